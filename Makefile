@@ -1,6 +1,6 @@
-# On a machine that has Python 3.11 or newer: make demo installs the program in .venv and shows it, make test adds Spark and
-# the development tools and runs everything. Each is installed once.
-# VENV=folder puts the environment elsewhere, PYTHON=program chooses the interpreter.
+# Needs Python 3.11 or newer. `make demo` installs the program in .venv and shows it. `make test` also installs Spark
+# and the development tools, and runs the checks. Each is installed once.
+# VENV=folder sets the folder of the environment, PYTHON=program the interpreter.
 
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -15,8 +15,8 @@ demo: $(INSTALLED)
 
 TYPES := $(BIN)/mypy && $(BIN)/lint-imports --no-logo
 
-# What reads the code for longer does so beside the tests, and says at the end what it found; both must be content.
-# With bytecode, whatever the environment says: hundreds of programs are started, and each would compile the package.
+# The type checks run beside the tests, and print their result at the end; both must succeed.
+# Bytecode is enabled even if the environment disables it: each of hundreds of processes would compile the package.
 test: style
 	tools/ensure-java
 	tools/ensure-shells
@@ -24,13 +24,13 @@ test: style
 	{ PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest; code=$$?; \
 	wait $$types || code=1; cat $$said; rm -f $$said; exit $$code; }
 
-# Spark as others run it: a cluster whose machines die, are blind or come late, Spark Connect, a program with a Spark of
-# its own. That is a dozen of Javas, which take longer to start than all that they do; CI has the time, always
+# Spark in realistic setups: a cluster whose machines fail, miss files or join late; Spark Connect; a program with its
+# own session. These are a dozen Java processes, whose start takes longer than the tests; CI always runs them
 test-cluster: $(DEVELOPMENT)
 	tools/ensure-java
 	OLYMPIA_TEST_CLUSTER=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest tests/cluster
 
-# the catalog for PyIceberg with the oldest PyIceberg that it is for, in an environment of its own
+# the PyIceberg catalog with the oldest supported PyIceberg, in its own environment
 WITH_0_9 := $(VENV)-pyiceberg-0.9
 test-pyiceberg-0.9:
 	tools/ensure-venv $(WITH_0_9)
@@ -39,34 +39,31 @@ test-pyiceberg-0.9:
 	$(WITH_0_9)/bin/python -m pytest -n 0 -W ignore \
 		$(patsubst %,tests/iceberg/test_%.py,appends at catalog guide on_s3 table_actions views writers)
 
-# the page in a real browser, by keyboard
+# the web page in a real browser, with the keyboard
 test-browser: $(DEVELOPMENT)
 	tools/ensure-chromium
 	OLYMPIA_TEST_BROWSER=1 $(BIN)/python -m pytest -n 0 tests/browser
 
-# PyIceberg's own tests of catalogs, which come with its source, against the catalog for it and against `olympia serve`
+# PyIceberg's own catalog tests, from its source, against our PyIceberg catalog and `olympia serve`
 test-pyiceberg-kit: $(DEVELOPMENT)
 	$(BIN)/python -m tests.kits.pyiceberg $(VENV)-pyiceberg-kit
 
-# Iceberg's own REST compatibility kit against `olympia serve`; skipped where Maven Central is not reached
+# Iceberg's REST compatibility kit against `olympia serve`; skipped if Maven Central is not reachable
 test-rck: $(DEVELOPMENT)
 	tools/ensure-java
 	$(BIN)/python -m tests.kits.rck $(VENV)-rck
 
-# Iceberg's own runtime in Spark as a client of `olympia serve`, in an environment of its own: it is for another Spark
-# than the one that the package is tested with
+# engines as clients of `olympia serve`, each in its own environment below $(ENGINES); writes their table in
+# docs/guides/serve.md. An engine that cannot be fetched is skipped. It downloads 3 GB, so `make test` and CI leave it out
 ENGINES := $(VENV)-engines
-ENGINES_JARS := org.apache.iceberg:iceberg-spark-runtime-4.0_2.13:1.10.0 org.apache.iceberg:iceberg-aws-bundle:1.10.0
-test-engines:
+test-engines: $(DEVELOPMENT)
 	tools/ensure-java
-	tools/ensure-venv $(ENGINES)
-	grep -vE '^(pyspark|py4j)=' constraints.txt | $(ENGINES)/bin/python -m pip install --quiet --disable-pip-version-check \
-		--no-input -c /dev/stdin -e '.[serve]' 'pyspark>=4.0,<4.1' aiohttp httpx pytest pytest-xdist
-	tools/ensure-jars $(ENGINES)/jars $(ENGINES_JARS)
-	OLYMPIA_TEST_ENGINES=$(ENGINES)/jars $(ENGINES)/bin/python -m pytest -n 0 tests/engines
+	$(BIN)/python -m tests.engines.engines $(ENGINES)
+	OLYMPIA_TEST_ENGINES=$(ENGINES) $(BIN)/python -m pytest -n 0 tests/engines
+	$(BIN)/python -m tests.engines.matrix $(ENGINES)
 
-# the example for Airflow, run by Airflow in an environment of its own. What its provider for Spark depends on is PySpark,
-# which that only needs to run Spark in the same process
+# the example for Airflow, run by Airflow in its own environment. The Spark provider is installed without dependencies:
+# it needs PySpark only to run Spark in the same process
 WITH_AIRFLOW := $(VENV)-airflow
 test-airflow: $(DEVELOPMENT)
 	tools/ensure-java
@@ -77,20 +74,20 @@ test-airflow: $(DEVELOPMENT)
 		'apache-airflow-providers-apache-spark~=6.3'
 	OLYMPIA_TEST_AIRFLOW=$(abspath $(WITH_AIRFLOW)) $(BIN)/python -m pytest -n 0 tests/airflow
 
-# breaks one promise at a time: the tests meant for it must fail. MUTANTS="purge undo" takes those with such names
+# break one guarantee at a time: its tests must fail. MUTANTS="purge undo" selects mutants by name
 mutants: $(DEVELOPMENT)
 	$(BIN)/python -m tests.mutants.run $(MUTANTS)
 
-# random orders of writers, readers and expires, with faults, from seed to seed; SEED=n begins at a known one
+# random orders of writers, readers and expires, with faults, seed after seed; SEED=n sets the first seed
 SECONDS ?= 600
 soak: $(DEVELOPMENT)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m tests.helpers.worlds --seconds $(SECONDS) $(if $(SEED),--seed $(SEED))
 
-# commands on mutated catalogs, for so many seconds from a seed on; each failure names its own
+# commands on mutated catalogs, for SECONDS, from SEED on; each failure names its seed
 fuzz: $(DEVELOPMENT)
 	$(BIN)/python -m tests.fuzz.run $(SECONDS) $(SEED)
 
-# locations that a client of `olympia serve` names, against the disk: nothing outside of a token's folders may change
+# locations sent by clients of `olympia serve`, on a real disk: nothing outside of a token's folders may change
 COUNT ?= 100000
 fuzz-locations: $(DEVELOPMENT)
 	$(BIN)/python -m tests.fuzz.locations $(COUNT) $(SEED)
@@ -108,15 +105,15 @@ format: $(DEVELOPMENT)
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-# transactions at once, against all serial orders; about a hundred histories a second
+# histories of concurrent transactions, checked against all serial orders; about a hundred per second
 HISTORIES ?= 20000
 histories: $(DEVELOPMENT)
 	PYTHONDONTWRITEBYTECODE= OLYMPIA_HISTORIES=$(HISTORIES) $(BIN)/python -m pytest tests/property/test_serializable.py
 
-# everything that is measured beside peers and limits, in one run; docs/benchmark.md is written. bench-quick tells the same of
-# small catalogs, and writes nothing. The peers have an environment of their own; what is measured is kept in BENCH,
-# and ROWS=5,6 measures those alone, and writes nothing. Two rows read every file of a catalog of a million: MEMORY is the
-# folder for theirs, which a disk takes an hour to find; a tmpfs needs 5 GiB for it
+# all benchmarks compared with peers and limits; writes docs/benchmark.md. bench-quick uses small catalogs, and writes
+# nothing. The peers have their own environment. BENCH is the folder for catalogs, which are kept. ROWS=5,6 measures
+# these rows alone, and writes nothing. Two rows read every file of a catalog of a million tables: MEMORY is the folder
+# for these catalogs, because a disk takes an hour to find the files; a tmpfs needs 5 GiB for them
 PEERS := $(VENV)-peers
 BENCH ?= .bench
 bench: BENCHED := $(if $(ROWS),,--docs docs)
@@ -132,7 +129,7 @@ proto: $(DEVELOPMENT)
 docs: $(DEVELOPMENT)
 	$(BIN)/python tools/generate_docs.py
 
-# leaves the environment alone: VENV may be anywhere
+# keeps the environment: VENV may be anywhere
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find olympia_cli tests tools examples benchmarks -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

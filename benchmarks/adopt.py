@@ -1,11 +1,11 @@
-"""What adopting costs: time, peak memory and files read, for a source of so many tables.
+"""Measure imports: time, peak memory and files read, per number of tables of the source.
 
     python benchmarks/adopt.py [--tables 10000 100000] [--kinds olympia parquet deltacat iox] [--folder FOLDER]
 
-`olympia` is a catalog of ours with a definition for each table; `parquet` is a folder with one Parquet file for each
-table, a thousand tables in a folder; `deltacat` is a catalog of such files, a thousand tables in a transaction; `iox`
-is a preserved catalog of them with a checkpoint. Sources are made once in the folder. Each import runs in a process of
-its own, into a new catalog without syncing, and then once more, when nothing is new.
+`olympia` is one of our catalogs with a definition per table. `parquet` is a folder with one Parquet file per table, and
+a thousand tables per folder. `deltacat` is a catalog of such files, with a thousand tables per transaction. `iox` is a
+preserved catalog of them with a checkpoint. Sources are made once in the folder. Each import runs in its own process,
+into a new catalog without syncing, and then once more without news.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TABLES_A_NAMESPACE = 1000
 
 
 class Counted(WrappedStore):
-    """Counts how often definitions and nodes are read, in a few bytes each."""
+    """Counts the reads of each definition and node, in a few bytes each."""
 
     def __init__(self, store) -> None:
         super().__init__(store)

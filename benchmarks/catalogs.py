@@ -1,4 +1,4 @@
-"""The catalogs that are measured, made once."""
+"""The catalogs that are measured, each made once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IN_A_NAMESPACE = 100_000
 
 
 def tree(bench: Bench, tables: int) -> Path:
-    """So many tables that share one definition: what is large is the tree."""
+    """A catalog whose tables share one definition, so that the tree is the large part."""
     return bench.kept(f"tree-{tables}", lambda folder: grow(folder, tables))
 
 
@@ -31,7 +31,7 @@ def middle(tables: int) -> TableName:
 
 
 def owned(bench: Bench, tables: int) -> Path:
-    """So many tables with a definition each, a thousand in a namespace, and a version for each hundred."""
+    """A catalog with a definition per table, a thousand tables per namespace, and a version per hundred tables."""
 
     def make(folder: Path) -> None:
         namespaces = max(1, tables // 1000)
@@ -42,7 +42,7 @@ def owned(bench: Bench, tables: int) -> Path:
 
 
 def history(bench: Bench, versions: int, tables: int) -> Path:
-    """So many versions that change a table each."""
+    """A catalog of many versions, each of which changes one table."""
 
     def make(folder: Path) -> None:
         grow(folder, tables)
@@ -67,7 +67,7 @@ def peers(bench: Bench, tables: int) -> Path:
 
 
 def rows(bench: Bench, tables: int) -> sqlite3.Connection:
-    """The same rows in a table of SQLite's."""
+    """The same tables as rows in SQLite."""
 
     def make(folder: Path) -> None:
         folder.mkdir()

@@ -1,5 +1,5 @@
-"""How what is measured grows: over the tables of a catalog, its versions, and the size of a change. A law is fitted to
-each, the power of the size that it grows with."""
+"""Measure growth over the tables of a catalog, its versions, and the size of a commit. A power law is
+fitted to each."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ OURS, PEERS = "Olympia", {"sql": "SqlCatalog", "boring": "Boring Catalog"}
 PEERS_UP_TO = 100_000
 
 Series = dict[str, list[float]]
-"""Milliseconds for each size, by who took them."""
+"""Milliseconds per size, by program."""
 
 
 def laws(bench: Bench) -> tuple[dict[str, Any], list[Figure]]:
-    """Panels to draw, and the laws."""
+    """Return the panels to draw, and the fitted laws."""
     panels: dict[str, list[dict[str, Any]]] = {
         "tables": _panels("tables", bench.sizes.tables, over_tables(bench)),
         "versions": _panels("versions", bench.sizes.versions, over_versions(bench)),
@@ -34,7 +34,7 @@ def laws(bench: Bench) -> tuple[dict[str, Any], list[Figure]]:
         ours, *others = panel["lines"]
         beside = "; ".join(f"{line['who']} {line['law']}" for line in others)
         last = f"{seconds_text(ours['values'][-1] / 1e3)} at {panel['sizes'][-1]:,}"
-        what = f"{panel['what']}, over {panel['over']}: power that it grows with"
+        what = f"{panel['what']}, over {panel['over']}: exponent of growth"
         figures.append(Figure(what, ours["power"], detail=f"{last}; {beside}" if beside else last, unit=""))
     return panels, figures
 
@@ -61,7 +61,7 @@ def over_tables(bench: Bench) -> dict[str, Series]:
     found: dict[str, Series] = {what: {OURS: []} for what in ("a commit", "a lookup", "a list")}
     numbers = naturals()
     for tables in bench.sizes.tables:
-        # what is changed is this run's alone
+        # commits go to a catalog of this run, not to a kept one
         folder, name = tree(bench, tables), middle(tables)
         commits = bench.scratch / f"grown-{tables}"
         grow(commits, tables)
@@ -109,7 +109,7 @@ def over_versions(bench: Bench) -> dict[str, Series]:
 
 
 def over_changes(bench: Bench) -> dict[str, Series]:
-    """Peers commit each by itself."""
+    """Measure commits of several changes. Peers commit each change by itself."""
     found: dict[str, Series] = {"a commit": {OURS: []}}
     tables = bench.sizes.tables[1]
     folder, numbers = bench.scratch / "changed", naturals()
@@ -125,7 +125,7 @@ def over_changes(bench: Bench) -> dict[str, Series]:
 
             found["a commit"][OURS] += _millis(bench, commit)
             for kind in kinds:
-                # a hundred say what a thousand take
+                # the time for a thousand follows from a hundred
                 some = min(changes, 100)
                 took = ask(do="register", kind=kind, number=some) * changes
                 found["a commit"].setdefault(PEERS[kind], []).append(took * 1e3)

@@ -1,4 +1,4 @@
-"""What an administrator pays: mark, expire, fsck, here and on Spark."""
+"""Measure the work of an administrator: mark, expire and fsck, here and on Spark."""
 
 from __future__ import annotations
 
@@ -66,14 +66,16 @@ def expire(bench: Bench) -> Iterator[Figure]:
         gone = sum(1 for path in read if _of_removed(path, planner, plan.mark.oldest))
         removed = plan.mark.oldest - plan.mark.former_oldest
         found.append(gone / removed)
-        detail = f"{removed:,} versions, {len(plan.mark.files):,} files go, {len(read):,} read in {seconds:.1f} s"
-        yield count(f"{tables:,} tables: files read a removed version", found[-1], 8, detail)
+        detail = (
+            f"{removed:,} versions, {len(plan.mark.files):,} files to delete, {len(read):,} read in {seconds:.1f} s"
+        )
+        yield count(f"{tables:,} tables: files read per removed version", found[-1], 8, detail)
     apart = abs(found[0] - found[1]) / max(*found, 1)
-    yield count("… percent between the two", 100 * apart, 20)
+    yield count("… difference between the two in percent", 100 * apart, 20)
 
 
 def _of_removed(path: str, planner: Planner, oldest: int) -> bool:
-    """Whether a file belongs to versions that go, and to no other."""
+    """Return True if only removed versions use a file."""
     if file_kind(path) is FileKind.ROOT:
         return path < root_path(oldest)
     return file_kind(path) is FileKind.NODE and path not in planner.reach
@@ -89,16 +91,16 @@ def check(bench: Bench) -> Iterator[Figure]:
         told[what] = said
         return float(said["seconds"])
 
-    apart("raw")  # neither finds a colder disk than the other
+    apart("raw")  # warm the disk's cache for both
     raw, took = best(lambda: apart("raw"), lambda: apart("fsck"), rounds=_rounds(bench))
     said = told["fsck"]
     assert not said["damaged"], said
     files = f"{told['raw']['files']:,} files, {filesystem(folder)}; {said['mib']:.0f} MiB"
     yield ratio(f"`fsck --level full --all-versions`, {tables:,} objects", took, raw, most=3, more=files)
     each = (said["mib"] - said["imports"]) * 2**20 / tables
-    # a small catalog is not what the memory of a process is about
+    # the memory bound is for large catalogs
     most = 200 if tables >= LARGEST else None
-    yield Figure("… memory above imports, an object", each, most, unit=" bytes")
+    yield Figure("… memory above imports, per object", each, most, unit=" bytes")
     few = min(tables, 10_000)
     store = CountingStore(LocalStore(owned(bench, few), durable=False))
     fsck(store, FsckRequest(Level.FULL, all_versions=True))
@@ -109,7 +111,7 @@ def check(bench: Bench) -> Iterator[Figure]:
 
 
 def _rounds(bench: Bench) -> int:
-    """Where a disk may have to find every file, once is long enough."""
+    """Return the number of rounds: one if a disk may have to find every file."""
     return 1 if bench.sizes.owned > LARGEST and bench.memory is None else 2
 
 
@@ -119,12 +121,12 @@ def spark(bench: Bench) -> Iterator[Figure]:
     half = str(Catalog(LocalStore(folder)).snapshot().version // 2)
     keeping = ("--keep-last", half, "--older-than", "0s", "--grace", "0s", "--offline", "--dry-run")
     works = [("fsck", "--level", "full", "--all-versions"), ("expire", *keeping)]
-    # a small catalog shows what Spark's start takes, and once is enough for that
+    # a small catalog shows the time to start Spark, and one command is enough for that
     for words in works if tables >= LARGEST else works[:1]:
         line = (BIN / "olympia", "-c", folder, *words, "--json", "--engine")
         cores = [2, 4] if (os.cpu_count() or 1) >= 4 and tables >= LARGEST else [2]
         masters = [("spark", "--master", f"local[{number}]") for number in cores]
-        # once before, so that neither finds a colder disk than the other
+        # run once before, to warm the disk's cache for both
         assert _gist(run(*line, "local").out)
         here, *there = (run(*line, *engine) for engine in (("local",), *masters))
         assert all(_gist(one.out) == _gist(here.out) for one in there), "both engines find the same"
@@ -132,17 +134,17 @@ def spark(bench: Bench) -> Iterator[Figure]:
         most = 1.5 if tables >= LARGEST else None
         yield ratio(f"`{words[0]}`, {tables:,} tables, `local[2]`", there[0].seconds, here.seconds, most, more=memory)
         for twice in there[1:]:
-            yield ratio("… with twice the cores, as to `local[2]`", twice.seconds, there[0].seconds, 0.6)
+            yield ratio("… with twice the cores, compared with `local[2]`", twice.seconds, there[0].seconds, 0.6)
 
 
 def _gist(told: str) -> Any:
-    """What both engines must agree on."""
+    """Return the part of a result on which both engines must agree."""
     found = json.loads(told)
     return {name: found[name] for name in ("checked", "damaged", "files", "bytes") if name in found}
 
 
 def main(what: str, folder: Path) -> None:
-    """One of the two, in a process of its own."""
+    """Run the raw read or fsck in its own process."""
     imports = peak_mib()
     store = LocalStore(folder, durable=False)
     if what == "raw":

@@ -1,5 +1,7 @@
-"""How things are measured: timed, counted, started as processes, and kept to their bounds. Little is imported, because
-what a process says of its memory is no less than what the one had that started it."""
+"""Time, count and start processes, and compare results with their bounds.
+
+This module imports little: the memory that a process reports is at least that of its parent.
+"""
 
 from __future__ import annotations
 
@@ -18,26 +20,26 @@ from typing import Any
 HERE = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
 ROUND_TRIP = 0.02
-"""What a request takes, where requests are slow on purpose."""
+"""Seconds of a request to a store that is slow on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """How much is measured."""
+    """The sizes of what is measured."""
 
     tables: tuple[int, ...]
-    """How large the catalogs are, the smallest first."""
+    """Numbers of tables per catalog, smallest first."""
     versions: tuple[int, ...]
     changes: tuple[int, ...]
     owned: int
-    """Tables with a definition of their own, for what reads every file."""
+    """Tables with their own definitions, for benchmarks that read every file."""
     files: int
     """Files on S3."""
     together: int
     """Tables in one transaction."""
     rounds: int
     seconds: float
-    """How long servers and writers are kept busy."""
+    """Seconds for which servers and writers are kept busy."""
 
 
 SIZES = {
@@ -51,19 +53,20 @@ SIZES = {
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """Where everything is: `folder` is kept between runs, `scratch` is this run's, `peers` is the peers' Python.
-    `memory` is kept, too: for catalogs of which every file is read, which no disk should have to find one by one."""
+    """Folders and settings of a run: `folder` is kept between runs, `scratch` belongs to this run, `peers` is the
+    Python with the peers. `memory` is kept, too: it is for catalogs of which every file is read, because a disk would
+    have to find each file."""
 
     folder: Path
     scratch: Path
     peers: Path
     sizes: Sizes
     s3: str = ""
-    """An S3 server that is there already."""
+    """URL of an S3 server that runs already."""
     memory: Path | None = None
 
     def kept(self, name: str, make: Callable[[Path], object], *, in_memory: bool = False) -> Path:
-        """A folder that is made once. What was written is on disk before anything is measured."""
+        """Return a folder that is made once. Its files are on disk before anything is measured."""
         place = self.memory if in_memory and self.memory is not None else self.folder
         folder = place / name
         if not folder.exists():
@@ -77,7 +80,7 @@ class Bench:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """What was found: a ratio of times, or what was counted, which does not depend on the weather."""
+    """A result: a ratio of times, or a count, which does not depend on the load of the machine."""
 
     what: str
     value: float
@@ -99,7 +102,7 @@ class Figure:
 
     @property
     def missed(self) -> float:
-        """By which part of the bound it is missed."""
+        """The part of the bound by which it is missed."""
         if self.most is not None:
             return max(0.0, self.value / self.most - 1 if self.most else self.value)
         return 0.0 if self.least is None else max(0.0, 1 - self.value / self.least)
@@ -118,8 +121,8 @@ def count(what: str, value: float, most: float | None = None, detail: str = "", 
 
 
 def best(*works: Callable[[], object], rounds: int, number: int = 1) -> list[float]:
-    """The seconds that each takes, the least of some rounds in which they take turns: what else runs on the machine
-    meets all of them, and only adds. Work that answers with a number has timed itself."""
+    """Return the seconds of each work: the fastest of some rounds. The works take turns in each round, because other
+    programs on the machine slow all of them down, and only add time. Work that returns a number has measured itself."""
     least = [float("inf")] * len(works)
     for _ in range(rounds):
         for at, work in enumerate(works):
@@ -140,7 +143,7 @@ class Ended:
 
 
 def run(*words: object) -> Ended:
-    """A process, from its start to its end, with the most memory that it had."""
+    """Run a process to its end, and measure its time and its peak memory."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         start = time.perf_counter()
         process = subprocess.Popen(
@@ -157,7 +160,7 @@ def run(*words: object) -> Ended:
 
 
 class Started:
-    """A process to be measured, and the memory that it had last."""
+    """A process to measure, and the peak memory of its last run."""
 
     def __init__(self, *words: object) -> None:
         self.words = words
@@ -170,13 +173,13 @@ class Started:
 
 
 def _env() -> dict[str, str]:
-    """With bytecode, whatever the environment says: nobody compiles a program at each start."""
+    """Return the environment with bytecode enabled: without it, each start would compile the program."""
     return {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
 
 
 @contextmanager
 def conversation(*words: object) -> Any:
-    """A process that answers lines of JSON with lines of JSON."""
+    """Start a process that answers lines of JSON with lines of JSON."""
     process = subprocess.Popen(
         [str(word) for word in words], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_env(), cwd=HERE
     )
@@ -196,18 +199,18 @@ def conversation(*words: object) -> Any:
 
 
 def peak_mib() -> float:
-    """The most memory that this process had."""
+    """Return the peak memory of this process."""
     status = Path("/proc/self/status").read_text()
     return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) / 1024
 
 
 def filesystem(folder: Path) -> str:
-    """What kind of filesystem a folder is on."""
+    """Return the type of a folder's filesystem."""
     return subprocess.run(["stat", "-f", "-c", "%T", folder], capture_output=True, text=True).stdout.strip()
 
 
 def seconds_text(*seconds: float) -> str:
-    """Times for people."""
+    """Return times with units."""
     units = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
     chosen = [next((unit for unit in units if one * unit[1] >= 1), units[-1]) for one in seconds]
     return " and ".join(f"{one * factor:,.3g} {unit}" for one, (unit, factor) in zip(seconds, chosen, strict=True))
@@ -216,13 +219,13 @@ def seconds_text(*seconds: float) -> str:
 def ratio(
     what: str, ours: float, theirs: float, most: float | None = None, least: float | None = None, more: str = ""
 ) -> Figure:
-    """A ratio of times: ours to theirs where it is bounded from above, else how many times as fast ours is."""
+    """Return a ratio of times: ours to theirs for an upper bound, else the speed-up, theirs to ours."""
     value = theirs / ours if least is not None else ours / theirs
     return Figure(what, value, most, least, seconds_text(ours, theirs) + (f"; {more}" if more else ""))
 
 
 def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
-    """The power of the size that the values grow with: the slope of a line through their logarithms."""
+    """Return the exponent with which the values grow: the slope of a line through their logarithms."""
     import math
 
     xs, ys = [math.log(size) for size in sizes], [math.log(max(value, 1e-9)) for value in values]

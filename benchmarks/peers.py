@@ -1,7 +1,7 @@
-"""What the peers do, in an environment of their own: python peers.py make|talk|plot …
+"""Run the peers in their own environment: python peers.py make|talk|plot …
 
-`make FOLDER FINAL TABLES` makes their catalogs, `talk FOLDER` does what lines of JSON ask for and says how long it
-took, `plot RESULTS FOLDER` draws. Nothing of Olympia is imported here.
+`make FOLDER FINAL TABLES` makes their catalogs. `talk FOLDER` runs the tasks in lines of JSON, and answers with the
+seconds. `plot RESULTS FOLDER` draws. Nothing of Olympia is imported here.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def open_catalog(kind: str, folder: Path) -> Any:
     if kind == "boring":
         from boringcatalog import BoringCatalog
 
-        # it is older than the views of PyIceberg, which nobody asks it for
+        # Boring Catalog lacks PyIceberg's methods for views, which are not called here
         BoringCatalog.__abstractmethods__ = frozenset()
         return BoringCatalog("boring", uri=str(folder / "boring.json"), warehouse=str(folder))
     from pyiceberg.catalog.sql import SqlCatalog
@@ -34,7 +34,8 @@ def installed() -> list[str]:
 
 
 def make(folder: Path, final: Path, tables: int) -> None:
-    """`final` is where the folder will be. How the tables came is not measured, so they come past the calls for it."""
+    """Make the peers' catalogs. `final` is where the folder will be. Tables are written directly, because creating them
+    is not measured."""
     import pyarrow as pa
     from pyiceberg.catalog.sql import IcebergTables
     from sqlalchemy import insert
@@ -91,7 +92,7 @@ def talk(folder: Path) -> None:
 
 
 def plot(results: Path, folder: Path) -> None:
-    """A picture for each kind of growth: what is measured against size, both as logarithms."""
+    """Draw a picture per kind of growth: the time against the size, both as logarithms."""
     import matplotlib
 
     matplotlib.use("svg")

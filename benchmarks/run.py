@@ -1,10 +1,10 @@
-"""Everything that is measured, beside its peers and limits, in one run.
+"""Run all benchmarks, and compare them with peers and limits.
 
     python -m benchmarks.run --peers VENV/bin/python [--size quick] [--only 5,6] [--folder .bench] [--memory FOLDER]
         [--docs docs]
 
-Each row is measured in a process of its own, and told as soon as it is known; stderr says which one is next, and when.
-It ends with 1 when something was not measured, or when a bound on what is counted is broken; bounds on times are told.
+Each row is measured in its own process, and printed as soon as it is known; stderr names the next one, with the time.
+Exit with 1 if a row was not measured, or if a bound on a count is broken; bounds on times are only reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ BEGIN, END = "<!-- written by make bench -->", "<!-- to here -->"
 
 
 class Row(NamedTuple):
-    """What is measured: a function gives its figures."""
+    """A benchmark: a function returns its figures."""
 
     what: str
     against: str
@@ -62,11 +62,11 @@ ROWS = {
     19: Row("clients of `serve` that commit", "one client", "serving:commits"),
 }
 GROWTH = 0
-"""How all of it grows, which is drawn."""
+"""Number of the row for growth, which is drawn."""
 
 
 class Measured(NamedTuple):
-    """What a row came to, or why to nothing."""
+    """The figures of a row, or the reason why it has none."""
 
     row: int
     figures: list[Figure]
@@ -88,17 +88,17 @@ class Measured(NamedTuple):
         return lines
 
 
-HEAD = "| # | what, beside what | bound | here | | in figures |\n| --- | --- | --- | --- | --- | --- |"
+HEAD = "| # | measurement | bound | result | | details |\n| --- | --- | --- | --- | --- | --- |"
 
 
 def _title(number: int) -> str:
     if number == GROWTH:
         return "growth"
-    return f"{ROWS[number].what}, beside {ROWS[number].against}"
+    return f"{ROWS[number].what}, compared with {ROWS[number].against}"
 
 
 def measure(number: int, bench: Bench) -> Measured:
-    """A row, in this process."""
+    """Measure a row in this process."""
     module, _, name = ("growth:laws" if number == GROWTH else ROWS[number].where).partition(":")
     found = getattr(importlib.import_module(f"benchmarks.{module}"), name)(bench)
     laws: dict[str, Any] = {}
@@ -108,7 +108,7 @@ def measure(number: int, bench: Bench) -> Measured:
 
 
 def measure_apart(number: int, words: Sequence[object]) -> Measured:
-    """A row, in a process of its own."""
+    """Measure a row in its own process."""
     try:
         told = json.loads(run(BIN / "python", "-m", "benchmarks.run", "--row", number, *words).out.splitlines()[-1])
     except (RuntimeError, ValueError, IndexError) as error:
@@ -119,7 +119,7 @@ def measure_apart(number: int, words: Sequence[object]) -> Measured:
 
 
 def failures(results: Sequence[Measured], wanted: Sequence[int]) -> list[str]:
-    """Why the run is not good: what was not measured, and bounds on counts that are broken."""
+    """Return why the run failed: rows that were not measured, and broken bounds on counts."""
     told = {one.row: one for one in results}
     missing = [f"{_title(number)}: not measured" for number in wanted if number not in told or not told[number].figures]
     broken = [
@@ -132,7 +132,7 @@ def failures(results: Sequence[Measured], wanted: Sequence[int]) -> list[str]:
 
 
 def machine(bench: Bench, size: str) -> str:
-    """Where, when and with what it was measured."""
+    """Describe the machine, the commit and the versions."""
     cpu = next((line for line in Path("/proc/cpuinfo").read_text().splitlines() if "model name" in line), ":")
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
     disk = filesystem(bench.folder)
@@ -150,7 +150,7 @@ def machine(bench: Bench, size: str) -> str:
     )
     versions = dict(line.split() for python in (bench.peers, BIN / "python") for line in _lines(python, script))
     return (
-        f"Commit {commit}{' and what is not committed' if changed.stdout.strip() else ''}, size {size}; "
+        f"Commit {commit}{' with uncommitted changes' if changed.stdout.strip() else ''}, size {size}; "
         f"{platform.system()} {platform.release()}, {os.cpu_count()} cores ({cpu.partition(':')[2].strip()}), "
         f"{memory} GiB, {disk}; load {os.getloadavg()[0]:.1f} before the run; Python {platform.python_version()}, "
         f"SQLite {sqlite3.sqlite_version}, {', '.join(f'{name} {version}' for name, version in versions.items())}."
@@ -162,11 +162,11 @@ def _lines(python: Path, script: str) -> list[str]:
 
 
 def write_docs(docs: Path, page: str, laws: Mapping[str, Any], bench: Bench) -> None:
-    """The page between its marks, and the pictures."""
+    """Write the page between its marks, and the pictures."""
     path = docs / "benchmark.md"
     before, _, rest = path.read_text().partition(BEGIN)
     _, _, after = rest.partition(END)
-    pictures = "".join(f"\n![How it grows over {name}](pictures/benchmark-{name}.svg)\n" for name in laws)
+    pictures = "".join(f"\n![Growth over {name}](pictures/benchmark-{name}.svg)\n" for name in laws)
     path.write_text(f"{before}{BEGIN}\n\n{page}\n{pictures}\n{END}{after}")
     if not laws:
         return
@@ -178,14 +178,12 @@ def write_docs(docs: Path, page: str, laws: Mapping[str, Any], bench: Bench) -> 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=SIZES, default="full")
-    parser.add_argument("--only", help="numbers of rows, with commas between them; 0 is how all of it grows")
-    parser.add_argument("--folder", type=Path, default=HERE / ".bench", help="what is kept between runs")
-    parser.add_argument(
-        "--memory", type=Path, help="the same, for catalogs of which every file is read: a folder that is in memory"
-    )
-    parser.add_argument("--peers", type=Path, default=BIN / "python", help="the Python that has the peers")
-    parser.add_argument("--docs", type=Path, help="the folder of benchmark.md, which is written")
-    parser.add_argument("--s3", default="", help="the URL of an S3 server, rather than one that is started")
+    parser.add_argument("--only", help="numbers of rows, separated by commas; 0 is growth")
+    parser.add_argument("--folder", type=Path, default=HERE / ".bench", help="folder for catalogs, kept between runs")
+    parser.add_argument("--memory", type=Path, help="folder in memory (tmpfs) for catalogs of which every file is read")
+    parser.add_argument("--peers", type=Path, default=BIN / "python", help="Python with the peers installed")
+    parser.add_argument("--docs", type=Path, help="folder of benchmark.md, which is written")
+    parser.add_argument("--s3", default="", help="URL of a running S3 server; default: start one")
     parser.add_argument("--scratch", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--row", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--make", nargs=2, help=argparse.SUPPRESS)
@@ -227,7 +225,7 @@ def main(words: Sequence[str] | None = None) -> int:
         write_docs(asked.docs, "\n".join(page), {k: v for one in results for k, v in one.laws.items()}, bench)
     for line in wrong:
         print(f"error: {line}", file=sys.stderr)
-    # last of all: what is created after files were deleted is created slowly
+    # last: after many files were deleted, new files are created slowly
     for place in (folder, memory) if memory is not None else (folder,):
         for old in place.glob("run-*"):
             shutil.rmtree(old, ignore_errors=True)

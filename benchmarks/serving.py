@@ -1,4 +1,4 @@
-"""What goes over a network: a catalog on S3, and a server's clients."""
+"""Measure work over a network: a catalog on S3, and clients of a server."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ BUCKET = "benchmark"
 
 @contextmanager
 def s3_server(bench: Bench) -> Iterator[str]:
-    """SeaweedFS on this machine alone, with what it kept; or a server that is there."""
+    """Start SeaweedFS on loopback with its kept data, or use a server that runs already."""
     if bench.s3:
         yield bench.s3
         return
@@ -95,7 +95,7 @@ def _options(url: str) -> dict[str, object]:
 
 
 class Recorded(WrappedStore):
-    """Notes requests: those of a batch are sent together."""
+    """Records requests; those of a batch are sent together."""
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)
@@ -135,7 +135,7 @@ class Recorded(WrappedStore):
 
 
 class Raw:
-    """Sends requests with the client that the store has, and nothing else."""
+    """Sends requests with the store's client, and nothing else."""
 
     def __init__(self, url: str, prefix: str) -> None:
         self._fs = s3fs.S3FileSystem(**_settings(_options(url), 60.0))
@@ -162,7 +162,7 @@ class Raw:
         target = {"Bucket": BUCKET, "Key": f"{self._prefix}/{path}"}
         call: Callable[..., Awaitable[Any]] = self._fs._call_s3
         if what == "put":
-            # the server keeps what runs before this one have put there
+            # a new key: the server keeps files of earlier runs
             key = f"raw/{uuid.uuid4()}"
             await call("put_object", Bucket=BUCKET, Key=key, Body=data, IfNoneMatch="*")
         elif what == "list":
@@ -196,7 +196,7 @@ def s3(bench: Bench) -> Iterator[Figure]:
         if not store.exists("vn/latest"):
             make_big_catalog(store, 1, tables, own=True)
         raw, name = Raw(url, prefix), middle(tables)
-        raw.send([("head", {"vn/latest": b""})])()  # neither makes its client ready while it is measured
+        raw.send([("head", {"vn/latest": b""})])()  # start the client before it is measured
         commit = alter(Catalog.open(store), name, naturals())
         works: dict[str, tuple[Callable[[], object], Callable[[Any], object]]] = {
             "a cold lookup": (lambda: look(Catalog(store), name), lambda to: look(Catalog(to), name)),
@@ -228,7 +228,7 @@ def s3(bench: Bench) -> Iterator[Figure]:
 
 
 def commits(bench: Bench) -> Iterator[Figure]:
-    """Each client changes a table of its own, on a store that takes its time."""
+    """Each client changes its own table, on a slow store."""
     folder = bench.scratch / "served"
     tables = OlympiaCatalog.of(Catalog.create(LocalStore(folder, durable=False)))
     tables.create_namespace("n")
@@ -239,8 +239,8 @@ def commits(bench: Bench) -> Iterator[Figure]:
         _commit(url, 1, min(1.0, bench.sizes.seconds))
         alone, together = (_commit(url, clients, bench.sizes.seconds) for clients in (1, CLIENTS))
         memory = ask()["mib"]
-    detail = f"{together:.1f} and {alone:.1f} a second; the server {memory:.0f} MiB"
-    what = f"{CLIENTS} clients, commits a second at {ROUND_TRIP * 1000:.0f} ms a request"
+    detail = f"{together:.1f} and {alone:.1f} per second; the server {memory:.0f} MiB"
+    what = f"{CLIENTS} clients: commits per second at {ROUND_TRIP * 1000:.0f} ms per request"
     yield Figure(what, together / alone, least=5, detail=detail)
 
 
@@ -267,7 +267,7 @@ def _commit(url: str, clients: int, seconds: float) -> float:
 
 
 def main(folder: Path) -> None:
-    """The server: for each line that it is given it says where it is and what memory it had, until there are none."""
+    """Run the server. Answer each line of input with its URL and its peak memory, until the input ends."""
     from benchmarks.measuring import peak_mib
 
     copied = MemoryStore()
@@ -286,7 +286,7 @@ def main(folder: Path) -> None:
 
 
 def _slow_files(running: Running) -> None:
-    """Make the creation of metadata files take as long as that of the catalog's files."""
+    """Make creating a metadata file as slow as creating a file of the catalog."""
     kept = running.service.kept
     create = kept.create
 

@@ -1,10 +1,10 @@
-"""Writers, expires, checks, exports and distributed transactions on one catalog for minutes, as real processes.
+"""Run writers, expires, checks, exports and distributed transactions on one catalog for minutes, as real processes.
 
     python benchmarks/soak.py [--seconds 300] [--writers 4] [--expires 2]
 
-All live by a clock that goes with the turns of the expires, so that hours of grace, quarantine and lifetime pass in
-seconds; the code and its floors are the real ones. At the end: every acknowledged commit is in history exactly once,
-every version that counts is whole, and no check on the way found damage.
+All use a clock that advances with each expire, so hours of grace, quarantine and lifetime pass in seconds. The code and
+its limits are the real ones. At the end, every acknowledged commit is in history exactly once, every live version is
+sound, and no check found damage.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def main() -> None:
         check_told(store, total)
     print(
         f"{len(total.acknowledged):,} acknowledged commits are in history exactly once, "
-        f"of {len(total.history):,} versions; all versions that count are whole"
+        f"of {len(total.history):,} versions; all live versions are sound"
     )
 
 

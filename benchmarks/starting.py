@@ -1,5 +1,7 @@
-"""Commands as processes, from their start to their end. Nothing of the package is imported, so that the commands' own
-memory is what is told."""
+"""Measure commands as processes, from start to end.
+
+Nothing of the package is imported, so that the commands' own memory is reported.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +16,11 @@ IMPORTS = (BIN / "python", "-c", "import typer, rich.table, pyarrow, google.prot
 WITHOUT_SYNCS = (
     "import os; os.fsync = lambda file: None; from olympia_cli.__main__ import main; raise SystemExit(main())"
 )
-"""The command, but for what it waits for a disk."""
+"""The program without waiting for the disk."""
 
 
 def made(bench: Bench, kind: str, tables: int) -> Path:
-    """The folder of a catalog, which another process makes."""
+    """Return the folder of a catalog, which another process makes."""
     folder = bench.folder / f"{kind}-{tables}"
     if not folder.exists():
         place = ("--folder", bench.folder, "--scratch", bench.scratch, "--peers", bench.peers)
@@ -44,7 +46,7 @@ def lookup(bench: Bench) -> Iterator[Figure]:
     large, small = show(bench, most), show(bench, least)
     imports, took, little = best(Started(*IMPORTS), large, small, rounds=bench.sizes.rounds * 2)
     yield ratio(f"`table show`, {most:,} tables", took, imports, most=1.25, more=f"{large.mib:.0f} MiB")
-    yield ratio(f"… as to {least:,} tables", took, little, most=1.1)
+    yield ratio(f"… compared with {least:,} tables", took, little, most=1.1)
 
 
 def lookup_beside_pyiceberg(bench: Bench) -> Iterator[Figure]:
@@ -68,7 +70,7 @@ def change(bench: Bench) -> Iterator[Figure]:
     works = (Started(*IMPORTS), lambda: next_create(OLYMPIA), lambda: next_create(*without))
     imports, took, no_disk = best(*works, rounds=bench.sizes.rounds * 2)
     yield ratio("`ns create`, durable", took, imports, most=1.3, more=f"{create.mib:.0f} MiB")
-    yield ratio("… that waits for no disk", no_disk, imports)
+    yield ratio("… without waiting for the disk", no_disk, imports)
 
 
 def lists(bench: Bench) -> Iterator[Figure]:
@@ -83,5 +85,5 @@ def _beside(bench: Bench, what: str, least: float, ours: Started, tables: int, *
     theirs = _pyiceberg(bench, tables, *words)
     mine, yours, imports = best(ours, theirs, Started(*IMPORTS), rounds=max(1, bench.sizes.rounds // 2))
     memory = f"{ours.mib:.0f} and {theirs.mib:.0f} MiB"
-    yield ratio(f"{what}, times as fast", mine, yours, least=least, more=memory)
-    yield Figure("… as Python with its imports would be, which did nothing", yours / imports)
+    yield ratio(f"{what}: speed-up", mine, yours, least=least, more=memory)
+    yield Figure("… speed-up of Python that only imports", yours / imports)

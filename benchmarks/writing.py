@@ -1,4 +1,4 @@
-"""What a program pays that writes: round trips, commits one by one, many at once, and beside others."""
+"""Measure writes: round trips, single commits, many changes at once, and concurrent writers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WRITERS = 4
 
 
 class SlowStore(WrappedStore):
-    """Takes its time for each request; those of a batch are sent together, and nobody waits for a hint."""
+    """Sleeps before each request; a batch is one request, and hints are not delayed."""
 
     def read(self, path: str) -> bytes:
         time.sleep(ROUND_TRIP)
@@ -62,7 +62,7 @@ class SlowStore(WrappedStore):
 
 
 def alter(catalog: Catalog, name: TableName, numbers: Iterator[int]) -> Callable[[], None]:
-    """A commit that changes one table."""
+    """Return a function that commits a change of one table."""
 
     def change() -> None:
         transaction = catalog.begin(names=[name])
@@ -90,14 +90,14 @@ def round_trips(bench: Bench) -> Iterator[Figure]:
     change()
     counting.reset()
     change()
-    # two would answer statements by a version that may be old (decision 032)
+    # with two, a commit might be based on an old version (decision 032)
     yield count("warm commit: round trips", counting.round_trips, 3, _sent(counting))
     slow = SlowStore(files)
     warm_commit = alter(Catalog.open(slow), name, naturals())
     warm_commit()
     lookup, commit = best(lambda: look(Catalog(slow), name), warm_commit, rounds=bench.sizes.rounds)
     for what, took, most in (("cold lookup", lookup, levels + 2.3), ("warm commit", commit, 2.3)):
-        shown = f"{what} at {ROUND_TRIP * 1000:.0f} ms each: as many as that time"
+        shown = f"{what} at {ROUND_TRIP * 1000:.0f} ms per request: time in requests"
         yield Figure(shown, took / ROUND_TRIP, most, unit="")
 
 
@@ -142,7 +142,7 @@ def many(bench: Bench) -> Iterator[Figure]:
     rounds = naturals()
 
     def together(durable: bool) -> Callable[[], None]:
-        """A catalog, and what registers many tables in it."""
+        """Return a function that registers many tables in one commit of a new catalog."""
         catalog = OlympiaCatalog.of(Catalog.create(LocalStore(folder / str(durable), durable=durable)))
         catalog.create_namespace("many")
 
@@ -167,20 +167,20 @@ def many(bench: Bench) -> Iterator[Figure]:
         durable, loose = together(durable=True), together(durable=False)
         files = _files_of(durable, LocalStore(folder / "True"), LocalStore(folder / "files"))
         ours_all, ours_loose, files_alone, *yours = best(durable, loose, files, *theirs, rounds=bench.sizes.rounds)
-        # by itself: a thousand files that were just written hold up whoever syncs next
+        # measured separately: a thousand newly written files delay the next sync
         single, *others = best(one_by_one, *theirs, rounds=bench.sizes.rounds)
-    yield ratio(f"{number:,} tables in one transaction, a table, times as fast", ours_all / number, yours[0], least=40)
+    yield ratio(f"{number:,} tables in one transaction, per table: speed-up", ours_all / number, yours[0], least=40)
     for what, took in (
-        ("… as its files alone would be, written and synced without a catalog", files_alone / number),
-        ("… if it waited for no disk", ours_loose / number),
+        ("… speed-up of writing and syncing its files alone, without a catalog", files_alone / number),
+        ("… speed-up without waiting for the disk", ours_loose / number),
     ):
         yield Figure(what, yours[0] / took, detail=seconds_text(took, yours[0]))
-    yield ratio("register one table, durable, times as fast", single / apart, others[0], least=1)
+    yield ratio("register one table, durable: speed-up", single / apart, others[0], least=1)
 
 
 def _files_of(work: Callable[[], None], done: LocalStore, store: LocalStore) -> Callable[[], None]:
-    """What creates in another store the files that the work creates in one, each time under other names, and as a
-    commit does: the root is last."""
+    """Return a function that creates, in another store, the files that `work` creates in one. Names are new each time,
+    and the root comes last, as in a commit."""
     before = {file.path for file in done.list()}
     work()
     *paths, root = sorted(file.path for file in done.list() if file.path not in before)
@@ -213,11 +213,13 @@ def bulk(bench: Bench) -> Iterator[Figure]:
 
     ours, sqlite = best(build, raw, rounds=max(1, bench.sizes.rounds // 3))
     yield ratio(f"the tree of {tables:,} tables", ours, sqlite, most=1.5)
-    yield Figure("… memory above imports", max(most) - imports, 128, detail=f"{max(most):.0f} MiB in all", unit=" MiB")
+    yield Figure(
+        "… memory above imports", max(most) - imports, 128, detail=f"{max(most):.0f} MiB in total", unit=" MiB"
+    )
 
 
 def writers(bench: Bench) -> Iterator[Figure]:
-    """As many processes as there are writers commit for some seconds, each to a table of its own."""
+    """Several processes commit for some seconds, each to its own table."""
     folder = bench.scratch / "writers"
     grow(folder, bench.sizes.tables[0], durable=True)
     before = Catalog(LocalStore(folder)).snapshot().version
@@ -225,11 +227,11 @@ def writers(bench: Bench) -> Iterator[Figure]:
     together = _written(bench, folder, WRITERS)
     told = [*alone, *together]
     landed = Catalog(LocalStore(folder)).snapshot().version - before
-    yield count("commits that were told and are not in the log", sum(one["commits"] for one in told) - landed, 0)
+    yield count("acknowledged commits that are not in the log", sum(one["commits"] for one in told) - landed, 0)
     rate, single = (sum(one["commits"] for one in some) / bench.sizes.seconds for some in (together, alone))
     waits = [max(one["worst"] for one in some) for some in (alone, together)]
-    detail = f"{rate:.0f} and {single:.0f} a second; worst wait {waits[1]:.2f} s, alone {waits[0]:.2f} s"
-    yield Figure(f"{WRITERS} processes, commits a second", rate / single, least=0.5, detail=detail)
+    detail = f"{rate:.0f} and {single:.0f} per second; worst wait {waits[1]:.2f} s, alone {waits[0]:.2f} s"
+    yield Figure(f"{WRITERS} processes: commits per second", rate / single, least=0.5, detail=detail)
 
 
 def _written(bench: Bench, folder: Path, processes: int) -> list[dict[str, Any]]:
@@ -246,7 +248,7 @@ def _written(bench: Bench, folder: Path, processes: int) -> list[dict[str, Any]]
 
 
 def write(folder: Path, number: int) -> None:
-    """What a writer does when it is told to."""
+    """Commit as a writer for the time that the task gives."""
     change = alter(Catalog.open(LocalStore(folder)), TableName(NAMESPACE, f"table{number:06}"), naturals())
     task = json.loads(sys.stdin.readline())
     time.sleep(max(0.0, task["begin"] - time.time()))

@@ -1,7 +1,7 @@
-"""Airflow: each night an fsck of a catalog on Spark, and after one that found it whole an expire.
+"""Airflow: each night an fsck of a catalog on Spark and, if the catalog is sound, an expire.
 
 For Airflow 3 with apache-airflow-providers-apache-spark and a connection `spark_default`, which names Spark's master.
-OLYMPIA_JOB is the folder that `python -m olympia_cli.spark.job --files` wrote, and OLYMPIA_CATALOG the catalog.
+OLYMPIA_JOB is the folder that `python -m olympia_cli.spark.job --files` wrote, and OLYMPIA_CATALOG is the catalog.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ CATALOG = os.environ.get("OLYMPIA_CATALOG", "s3://lake/catalog")
 
 
 def olympia(name: str, *words: str) -> SparkSubmitOperator:
-    """A command as a job of Spark's. It fails with any exit code but 0."""
+    """Return a command as a Spark job. Any exit code but 0 is a failure."""
     return SparkSubmitOperator(
         task_id=f"olympia_{name}",
         conn_id="spark_default",
@@ -25,13 +25,13 @@ def olympia(name: str, *words: str) -> SparkSubmitOperator:
         name=f"olympia-{name}",
         application=f"{JOB}/olympia_job.py",
         application_args=[name, "-c", CATALOG, *words],
-        # a damaged catalog is damaged the second time, too
+        # a retry would find the same damage
         retries=0,
     )
 
 
 with DAG("olympia_nightly", schedule="0 3 * * *", start_date=datetime(2026, 1, 1), catchup=False, max_active_runs=1):
     fsck = olympia("fsck", "--level", "full")
-    # what is damaged may yet be mended from files that an expire would delete, so it comes after
+    # only after a successful fsck: a repair may need files that an expire would delete
     expire = olympia("expire", "--older-than", "30d", "--yes")
     fsck >> expire

@@ -1,5 +1,5 @@
-"""A bad night, as a person types it: a catalog damaged in six ways, found, explained, repaired; and an expire that is
-killed half-way and finished by the next run.
+"""A bad night on the command line: a catalog is damaged in six ways, checked and repaired. Then an expire is killed
+half-way, and the next run finishes it.
 
     python examples/bad_night.py [FOLDER]
 """
@@ -27,27 +27,27 @@ def main(folder: Path) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     catalog = folder / "catalog"
     make(catalog)
-    say("a catalog of 200 tables in 22 versions, and all is well")
+    say("a sound catalog of 200 tables in 22 versions")
     olympia(folder, "fsck --level full --all-versions")
 
-    say("1 a node is cut short, 2 a bit of a definition flips, 3 another definition is gone,")
-    say("4 the hint names a version that never was, 5 somebody puts the root of version 20 into a zip file,")
-    say("6 and copies the root of version 15 to where version 25 would be")
+    say("damage: 1 a node is cut short, 2 a bit of a definition flips, 3 another definition is deleted,")
+    say("4 the hint names a version that never existed, 5 the root of version 20 is replaced by a zip file,")
+    say("6 the root of version 15 is copied to the path of version 25")
     damage(catalog)
     olympia(folder, "fsck --level full --all-versions")
     olympia(folder, "fsck --level full --all-versions --report fsck.html --bundle support.zip --quiet")
     olympia(folder, "table ls b -o name")
 
-    say("what can be done about it?")
+    say("repair")
     olympia(folder, "fsck --repair --dry-run")
     olympia(folder, "fsck --repair --yes -m 'the disk of node7'")
     olympia(folder, "fsck --level full")
     olympia(folder, "table ls b -o name", lines=3)
     olympia(folder, "log -n 3")
-    say("what is damaged in the past stays named until it is expired; once it is known it raises no more alarm")
+    say("damage in old versions is reported until they expire; acknowledged damage does not fail the check")
     olympia(folder, "fsck --level full --all-versions --acknowledge -m 'the disk of node7'")
     olympia(folder, "fsck --level full --all-versions --quiet")
-    say("a new catalog from all that can be read:")
+    say("a new catalog from all readable objects:")
     olympia(folder, "fsck --salvage rescued")
     olympia(folder, "-c rescued fsck --level full --all-versions")
 
@@ -56,10 +56,10 @@ def main(folder: Path) -> int:
     make(many, versions=1500)
     olympia(folder, "-c many expire --keep-last 5 --older-than 0s --grace 0s --offline --yes")
     kill_in_the_middle(many)
-    print(f"  killed; {len(roots(many)):,} roots are left of 1,502", flush=True)
+    print(f"  killed; {len(roots(many)):,} of 1,502 roots remain", flush=True)
     olympia(folder, "-c many fsck --all-versions")
     olympia(folder, "-c many expire purge --offline --yes")
-    print(f"  {len(roots(many)):,} roots are left", flush=True)
+    print(f"  {len(roots(many)):,} roots remain", flush=True)
     olympia(folder, "-c many fsck --level full --all-versions")
     olympia(folder, "-c many log --oneline -n 4")
     return 0

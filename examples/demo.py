@@ -1,4 +1,4 @@
-"""The main job in one minute, as a person types it: a catalog in a folder, changed, looked at as it was, put back.
+"""A tour of one minute on the command line: create a catalog, change it, read an old version, and roll back.
 
     python examples/demo.py [FOLDER]
 

@@ -1,10 +1,10 @@
-"""A small lake to try the catalog on: one Iceberg table of a few orders, in a folder, written with pyarrow alone.
+"""Make a small lake to try the catalog on: one Iceberg table of a few orders in a folder, written with pyarrow alone.
 
     python examples/lake.py [FOLDER]
 
-It prints the location of the table's metadata, which is what `olympia table register` takes. Real tables come from
-Spark, Flink, PyIceberg and the like; this writes just what their format asks for: a data file, a manifest that lists
-it with its statistics, a manifest list, and the metadata.
+It prints the location of the table's metadata for `olympia table register`. Real tables come from Spark, Flink,
+PyIceberg and others. This script writes only what the format requires: a data file, a manifest that lists it with its
+statistics, a manifest list, and the metadata.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SNAPSHOT, MILLIS = 1, 1_794_744_000_000
 
 
 def field(id: int, name: str, type: Any, optional: bool = False) -> dict[str, Any]:
-    """A field of an Avro record, with the id by which Iceberg knows it."""
+    """Return a field of an Avro record, with its Iceberg field id."""
     return (
         {"name": name, "type": ["null", type], "default": None, "field-id": id}
         if optional
@@ -39,7 +39,7 @@ def field(id: int, name: str, type: Any, optional: bool = False) -> dict[str, An
 
 
 def map_of(key: int, value: int, type: str) -> dict[str, Any]:
-    """Iceberg's maps from numbers: arrays of pairs."""
+    """Return the schema of an Iceberg map with integer keys: an array of pairs."""
     pair = {
         "type": "record",
         "name": f"k{key}_v{value}",
@@ -97,7 +97,7 @@ MANIFEST = {
 
 
 def encode(schema: Any, value: Any) -> bytes:
-    """A value as Avro writes it."""
+    """Encode a value as Avro."""
     if isinstance(schema, list):
         return encode("long", 0) if value is None else encode("long", 1) + encode(schema[1], value)
     match schema if isinstance(schema, str) else schema["type"]:
@@ -121,7 +121,7 @@ def encode(schema: Any, value: Any) -> bytes:
 
 
 def write_avro(path: Path, schema: dict[str, Any], record: Mapping[str, Any], more: Mapping[str, str]) -> int:
-    """An Avro file of one record; its length."""
+    """Write an Avro file of one record, and return its length."""
     head = {"avro.schema": json.dumps(schema), "avro.codec": "null", **more}
     pairs = b"".join(encode("string", key) + encode("string", value) for key, value in head.items())
     sync, body = uuid.uuid4().bytes, encode(schema, record)
@@ -138,7 +138,7 @@ def bound(value: int | str) -> bytes:
 
 
 def make_table(folder: Path) -> Path:
-    """Write the table; where its metadata is."""
+    """Write the table, and return the path of its metadata."""
     for name in ("data", "metadata"):
         (folder / name).mkdir(parents=True, exist_ok=True)
     ids = {name: id for name, (id, _, _) in COLUMNS.items()}

@@ -1,6 +1,6 @@
-"""The main job in one minute: a catalog in a folder, changed, looked at as it was, and put back.
+"""A tour of one minute in Python: create a catalog, change it, read an old version, and roll back.
 
-python examples/demo.py [FOLDER]
+python examples/library.py [FOLDER]
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def main(folder: Path) -> None:
             transaction.create_table(TableName("sales", name), f"s3://lake/sales/{name}/metadata/00000.json")
     show(catalog.snapshot())
 
-    say("two writers at once: what does not touch goes together, what does is a conflict")
+    say("concurrent writers: independent changes are merged, others are a conflict")
     one, two, three = catalog.begin(), catalog.begin(), catalog.begin()
     one.alter_namespace(NamespaceName("sales"), {"tier": "gold"})
     two.alter_namespace(NamespaceName("sales"), {"region": "eu"})
@@ -64,7 +64,7 @@ def main(folder: Path) -> None:
     except CommitConflict as conflict:
         print("  error:", conflict)
 
-    say("a transaction begun here and finished by another process")
+    say("a transaction that is begun here and finished by another process")
     begun = distributed.begin(catalog)
     begun.transaction.rename_table(TableName("sales", "lines"), TableName("sales", "order_lines"))
     begun.save()
@@ -76,7 +76,7 @@ def main(folder: Path) -> None:
     say("the whole catalog as it was at version 1")
     show(catalog.snapshot(AtVersion(1)))
 
-    say("and back to it, by a new version")
+    say("roll back to it, as a new version")
     transaction = catalog.begin()
     transaction.roll_back(1)
     catalog.commit(transaction, "that was too tidy")
@@ -85,7 +85,7 @@ def main(folder: Path) -> None:
     say("the log, newest first")
     show_log(catalog)
 
-    say("all of it is plain files")
+    say("a catalog is plain files")
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     print(f"  {len(files)} files, {sum(path.stat().st_size for path in files):,} bytes, for example")
     for path in files[:: max(1, len(files) // 5)]:

@@ -1,10 +1,9 @@
-"""Catalogs of the Olympia format: a library, and the program `olympia` over it.
+"""The public library of `olympia_cli`: read and write catalogs of the Olympia format.
 
     from olympia_cli import Catalog, TableName
-
     Catalog.open("s3://bucket/catalog").snapshot().table(TableName("sales", "orders"))
 
-What is listed here is loaded when it is first asked for: importing the package imports nothing else.
+Names in `__all__` are loaded on first access, so importing the package imports nothing else.
 """
 
 from importlib import import_module
@@ -88,7 +87,7 @@ __all__ = [
     "parse_view",
 ]
 
-# the dear ones last: a name or an error is had without what reads a catalog
+# ordered by import cost: looking up a name or an error class must not import the catalog reader
 _HOMES = ("names", "errors", "storage.open", "catalog.snapshot", "catalog.transaction", "catalog.catalog")
 
 

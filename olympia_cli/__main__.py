@@ -1,4 +1,4 @@
-"""The program `olympia`, which `python -m olympia_cli` is, too."""
+"""Entry point of the program `olympia`, also run by `python -m olympia_cli`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ _MADE_AT_ONCE = 100_000
 
 
 def main() -> int:
-    """Run the program; the exit code is the result. Nearly all that a command makes, and all that it imports, lives as
-    long as it runs, so it is looked through for garbage seldom, and not once more at the end."""
+    """Run the program and return its exit code.
+
+    Garbage collection is made rare, and skipped at exit: nearly every object lives as long as the process.
+    """
     gc.set_threshold(_MADE_AT_ONCE)
-    # pyarrow does without it and imports it where it can, which is a third of a start; see `lazy.NEED_NUMPY`
+    # pyarrow imports numpy if present, which is a third of the start-up time; see `lazy.NEED_NUMPY`
     sys.modules.setdefault("numpy", None)  # type: ignore[arg-type]
     from olympia_cli.cli.app import main as run
 

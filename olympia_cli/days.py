@@ -1,4 +1,4 @@
-"""Days as people say them: `yesterday`, `monday 09:00`. They mean UTC, as every time does that names no zone."""
+"""Parse relative days such as `yesterday` and `monday 09:00`. Times without a zone are UTC."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _FIRST_WEEKDAY = 3  # 1970 began on a Thursday
 
 @dataclass(frozen=True, slots=True)
 class OnDay:
-    """A time of a day that is seen from now.
+    """A day relative to now, with a time of day.
 
-    `text` is what was written: without a time of day it may be the name of an export as well, and that comes first.
+    `text` is the input. Without a time of day it may also be the name of an export, which takes precedence.
     """
 
     text: str
@@ -27,7 +27,9 @@ class OnDay:
     zone_millis: int = 0
 
     def moment(self, now_millis: int) -> int:
-        """The time in milliseconds since 1970. A weekday is the last one whose time is not still to come."""
+        """Return the time in milliseconds since 1970. A weekday is its most recent occurrence that is not in the
+        future.
+        """
         today = (now_millis + self.zone_millis) // DAY_MILLIS
         if self.day not in WEEKDAYS:
             return self._on(today - DAYS.index(self.day))
@@ -39,7 +41,7 @@ class OnDay:
 
 
 def parse_day(text: str) -> OnDay | None:
-    """A day, alone (then it is 00:00) or with a time of day; None for other text."""
+    """Parse a day with an optional time of day (default 00:00). Return None for any other text."""
     found = re.fullmatch(rf"({'|'.join(DAYS)})(?:[ tT](.*))?", text, re.IGNORECASE | re.ASCII)
     if not found:
         return None
@@ -47,7 +49,7 @@ def parse_day(text: str) -> OnDay | None:
     if clock is None:
         return OnDay(text, day)
     try:
-        # an hour of one digit is what people write
+        # `fromisoformat` needs two digits for the hour
         at = time.fromisoformat(re.sub(r"^(\d):", r"0\1:", clock.upper()))
     except ValueError:
         shown = quoted(text)

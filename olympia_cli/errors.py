@@ -1,6 +1,6 @@
-"""Every error this program raises on purpose: its meaning, its exit code, and what to do about it.
+"""All errors that the program raises on purpose, each with its meaning, exit code and advice.
 
-One class, one meaning, one exit code. The message says what happened; the hint says what to do next.
+The message says what happened, the advice says what to do next. The attribute with the advice is called `hint`.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ from olympia_cli.masking import masked
 
 
 class OlympiaError(Exception):
-    """The base of all of them. Never raised itself."""
+    """Base class of all errors of the program. Never raised itself."""
 
     exit_code = 1
     default_hint = ""
 
     def __init__(self, message: str, *, hint: str | None = None, command: Sequence[str] = ()) -> None:
-        """`command` are the words of a command that does what the hint says; see `command_words`."""
+        """Create an error. `command` holds the words of the command that the advice recommends; see `command_words`."""
         self.message = masked(message)
         super().__init__(self.message)
         self.advice = self.default_hint if hint is None else hint
         self.command = tuple(command)
         self.program: tuple[str, ...] = ("olympia",)
-        """What the command begins with; the command line adds where its catalog is."""
+        """First words of an advised command. The command line adds the options that locate the catalog."""
 
     @property
     def hint(self) -> str:
-        """What to do. A command in it can be pasted as it stands."""
+        """Return the advice. A command in it can be pasted into a shell."""
         if not self.command:
             return masked(self.advice)
         import shlex
@@ -37,7 +37,7 @@ class OlympiaError(Exception):
 
     @property
     def name(self) -> str:
-        """The stable name that scripts match on."""
+        """The name of the error class, which scripts may match on."""
         return type(self).__name__
 
     def __str__(self) -> str:
@@ -45,13 +45,18 @@ class OlympiaError(Exception):
 
 
 def command_words(*words: str, names: Sequence[str] = ()) -> tuple[str, ...]:
-    """The words of a command, and the names that it ends with: one may begin with a dash, and is no option."""
+    """Return the words of a command, followed by names as arguments.
+
+    Insert `--` before the names if one begins with a dash, so that it is not parsed as an option.
+    """
     return (*words, *(["--"] if any(name.startswith("-") for name in names) else []), *names)
 
 
 def quoted(text: str, most: int = 60) -> str:
-    """What somebody typed, as it looks, cut where it is long; what a terminal would act on is shown as escapes."""
-    text = masked(text)  # before the cut: the end of a URI tells where its password ends
+    """Return user input in quotes, with secrets masked and unprintable characters escaped, in at most `most`
+    characters.
+    """
+    text = masked(text)  # mask before cutting: the end of a URI shows where its password ends
     shown = text if len(text) <= most else text[: most - 3] + "..."
     return "'" + "".join(one if one.isprintable() else ascii(one)[1:-1] for one in shown) + "'"
 
@@ -66,7 +71,7 @@ class InvalidName(OlympiaError):
 
 
 class InvalidReference(OlympiaError):
-    """A version reference that cannot be read as one."""
+    """A version reference that cannot be parsed."""
 
     exit_code = 2
     default_hint = (
@@ -75,46 +80,46 @@ class InvalidReference(OlympiaError):
 
 
 class InvalidOption(OlympiaError):
-    """A value that makes no sense for what was asked."""
+    """An option whose value is invalid for the operation."""
 
     exit_code = 2
 
 
 class InvalidLine(OlympiaError):
-    """A line of input that is not a statement."""
+    """A line of input that is not a valid action."""
 
     exit_code = 2
 
 
 class InvalidLocation(OlympiaError):
-    """A catalog URI that cannot be understood."""
+    """A catalog location that cannot be parsed."""
 
     exit_code = 2
 
 
 class SparkMissing(OlympiaError):
-    """Spark was asked for, and this machine lacks PySpark or Java."""
+    """Spark was requested, but PySpark or Java is not installed."""
 
     exit_code = 2
     default_hint = "install olympia-cli[spark], and Java 17 or 21"
 
 
 class IcebergMissing(OlympiaError):
-    """The rows or columns of a table were asked for, and PyIceberg is not installed."""
+    """The operation needs PyIceberg to read rows or columns of a table, and PyIceberg is not installed."""
 
     exit_code = 2
     default_hint = "install olympia-cli[iceberg]"
 
 
 class ServerMissing(OlympiaError):
-    """A server was asked for, and what it is made of is not installed."""
+    """The server's dependencies are not installed."""
 
     exit_code = 2
     default_hint = "install olympia-cli[serve]"
 
 
 class ExecutorUnprepared(OlympiaError):
-    """Spark's executors lack a Python package that the work needs, or see another place than the driver."""
+    """Spark's executors lack a required Python package, or see other files at the location than the driver."""
 
     exit_code = 2
 
@@ -123,7 +128,7 @@ class ExecutorUnprepared(OlympiaError):
 
 
 class PartlyDone(OlympiaError):
-    """Some of it is done and some is left; running it again goes on."""
+    """Part of the operation succeeded. Running it again continues with the rest."""
 
     exit_code = 3
 
@@ -138,14 +143,14 @@ class CatalogNotFound(OlympiaError):
 
 
 class _Missing:
-    """What was looked for, and in which version: a namespace, and the name of what is in it where that was meant."""
+    """The version that was searched, and the namespace and name that are missing. The name is empty for a namespace."""
 
     version: int | None = None
     missing: tuple[str, str] = ("", "")
 
 
 class NamespaceNotFound(_Missing, OlympiaError):
-    """No such namespace in this version."""
+    """The namespace does not exist in this version."""
 
     exit_code = 10
     for_new = False
@@ -153,61 +158,61 @@ class NamespaceNotFound(_Missing, OlympiaError):
 
 
 class TableNotFound(_Missing, OlympiaError):
-    """No such table in this version."""
+    """The table does not exist in this version."""
 
     exit_code = 10
 
 
 class ViewNotFound(_Missing, OlympiaError):
-    """No such view in this version."""
+    """The view does not exist in this version."""
 
     exit_code = 10
 
 
 class VersionNotFound(OlympiaError):
-    """The version does not exist: not yet, or no longer."""
+    """The version does not exist yet, or no longer exists."""
 
     exit_code = 10
 
 
 class ExportNotFound(OlympiaError):
-    """No export of that name is recorded."""
+    """No export with this name is recorded."""
 
     exit_code = 10
 
 
 class TransactionNotFound(OlympiaError):
-    """No distributed transaction of that id."""
+    """No distributed transaction with this id exists."""
 
     exit_code = 10
 
 
 class PathMissing(OlympiaError):
-    """A file that was asked for is not in the store."""
+    """A requested file does not exist in the store."""
 
     exit_code = 10
     is_dangling = False
-    """Whether a link to nothing has its name."""
+    """True if the path is a dangling symbolic link."""
 
 
 # 11: exists
 
 
 class CatalogExists(OlympiaError):
-    """There is a catalog at the location already."""
+    """A catalog already exists at the location."""
 
     exit_code = 11
 
 
 class LocationNotEmpty(OlympiaError):
-    """The location holds files that are not a catalog's."""
+    """The location holds files that do not belong to a catalog."""
 
     exit_code = 11
     default_hint = "choose an empty folder or prefix"
 
 
 class NamespaceExists(OlympiaError):
-    """The namespace exists already."""
+    """The namespace already exists."""
 
     exit_code = 11
 
@@ -216,37 +221,37 @@ class NamespaceNotEmpty(OlympiaError):
     """The namespace still holds tables or views."""
 
     exit_code = 11
-    default_hint = "drop what is in it first, or all of it"
+    default_hint = "drop its tables and views first, or use --cascade"
 
 
 class TableExists(OlympiaError):
-    """The table exists already."""
+    """The table already exists."""
 
     exit_code = 11
 
 
 class ViewExists(OlympiaError):
-    """The view exists already."""
+    """The view already exists."""
 
     exit_code = 11
 
 
 class ExportExists(OlympiaError):
-    """An export of that name is recorded already."""
+    """An export with this name is already recorded."""
 
     exit_code = 11
     default_hint = "choose another name, or drop that export first"
 
 
 class TransactionExists(OlympiaError):
-    """A distributed transaction of that id has begun already."""
+    """A distributed transaction with this id already exists."""
 
     exit_code = 11
     default_hint = "choose another id, or wait until an expire has removed that one"
 
 
 class PathTaken(OlympiaError):
-    """An exclusive creation lost: the path holds somebody else's content."""
+    """An exclusive creation failed because the path already holds other content."""
 
     exit_code = 11
 
@@ -255,43 +260,43 @@ class PathTaken(OlympiaError):
 
 
 class Refused(OlympiaError):
-    """Something that destroys was not confirmed."""
+    """A destructive operation was not confirmed."""
 
     exit_code = 12
 
 
 class ExclusiveCreateUnsupported(OlympiaError):
-    """The store does not create files exclusively, so commits on it could overwrite each other."""
+    """The store does not support exclusive creation of files, so concurrent commits could overwrite each other."""
 
     exit_code = 12
     default_hint = "put the catalog on a store that honours conditional writes or hard links"
 
 
 class TransactionTooLarge(OlympiaError):
-    """More actions than one commit may hold."""
+    """The transaction has more actions than one commit may hold."""
 
     exit_code = 12
     default_hint = (
-        "lift the bound for this one commit with --atomic; an apply can be committed in steps with --commit-every N"
+        "remove the limit for this commit with --atomic; an apply can be committed in steps with --commit-every N"
     )
 
 
 class TransactionExpired(OlympiaError):
-    """The transaction lived longer than the catalog allows."""
+    """The transaction is older than the catalog allows."""
 
     exit_code = 12
-    default_hint = "begin a new transaction, and do it again there"
+    default_hint = "begin a new transaction and repeat the changes"
 
 
 class TransactionClosed(OlympiaError):
-    """The transaction was committed or aborted already."""
+    """The transaction has already been committed or aborted."""
 
     exit_code = 12
     default_hint = "begin a new transaction"
 
 
 class NotRevertible(OlympiaError):
-    """A version did what a revert does not take back; another command does."""
+    """A version contains a change that `revert` does not undo. The advice names the command that does."""
 
     exit_code = 12
 
@@ -300,39 +305,39 @@ class NotRevertible(OlympiaError):
 
 
 class CommitConflict(OlympiaError):
-    """Another writer changed what this transaction changed or relied on."""
+    """A concurrent commit changed something that this transaction changed or read."""
 
     exit_code = 20
-    default_hint = "look at the newer versions, then run it again"
+    default_hint = "look at the newer versions, then run the command again"
 
 
 class RevertConflict(OlympiaError):
-    """What was to be taken back has been changed again since. `conflicts` tells what, and why, as plain values."""
+    """Something the revert would undo has been changed again since. `conflicts` lists each conflict with its reason."""
 
     exit_code = 20
     conflicts: Sequence[dict[str, Any]] = ()
 
 
 class SavedElsewhere(OlympiaError):
-    """Another process saved this distributed transaction in the meantime."""
+    """Another process saved this distributed transaction after it was loaded."""
 
     exit_code = 20
-    default_hint = "load it again and go on from there"
+    default_hint = "load the transaction again, then repeat the change"
 
 
 class CommitUnknown(OlympiaError):
-    """The commit may or may not have happened; nothing was cleaned up, nothing is half-written."""
+    """The outcome of the commit is unknown. No file was cleaned up, and none is half-written."""
 
     exit_code = 21
 
 
 class OutcomeUnknown(OlympiaError):
-    """A write may or may not have happened, and the store does not say."""
+    """The outcome of a write is unknown: the store did not report it."""
 
     exit_code = 21
     default_hint = "look at the path before writing again"
     is_fleeting = False
-    """Whether what stands, if it does, may be gone after a power cut."""
+    """True if the content, where it was written, may not survive a power failure."""
 
 
 # 30, 31: the store, or Spark
@@ -344,63 +349,63 @@ class StorageFailed(OlympiaError):
     exit_code = 30
     default_hint = "try again; if it persists, look at the store"
     is_no_file = False
-    """Whether something other than a file stands at the path: the store is well."""
+    """True if the path holds something other than a regular file; the store itself works."""
     is_folder = False
-    """Whether a folder stands there, which no file can replace."""
+    """True if the path is a folder, which a file cannot replace."""
 
 
 class StorageFull(StorageFailed):
-    """No space left."""
+    """The store has no space left."""
 
     exit_code = 30
     default_hint = "free some space and run it again; nothing was left half-written"
 
 
 class OutOfMemory(OlympiaError):
-    """The work needs more memory than there is."""
+    """The operation needs more memory than is available."""
 
     exit_code = 30
-    default_hint = "give it more, ask for less at once, or use --engine spark where there is one"
+    default_hint = "provide more memory, request less at once, or use --engine spark where available"
 
 
 class SparkUnreachable(OlympiaError):
-    """Spark's master or server does not answer, or offers no executors."""
+    """Spark's master or server does not respond, or offers no executors."""
 
     exit_code = 30
     default_hint = "check its address, and that it is running"
 
 
 class SparkFailed(OlympiaError):
-    """Spark failed in the middle of the work."""
+    """A Spark job failed."""
 
     exit_code = 30
     default_hint = "try again; if it persists, look at Spark's own log"
 
 
 class StorageDenied(OlympiaError):
-    """No permission."""
+    """The store denied permission."""
 
     exit_code = 31
     default_hint = "check the credentials and the permissions"
 
 
-# 40, 41: what is there cannot be read
+# 40, 41: content that cannot be read
 
 
 class Damaged(OlympiaError):
-    """A file does not hold what the format says it must.
+    """A file violates the format.
 
-    `code` is fsck's for this kind of damage, set where it is found; empty for files that fsck has no code for.
+    `code` is the code of the fsck finding for this damage. It is empty for files that fsck has no code for.
     """
 
     exit_code = 40
-    default_hint = "see what is damaged and what to do about it"
+    default_hint = "list the damage and its repairs"
 
     def __init__(
         self, code: str, path: str, reason: str, *, hint: str | None = None, command: Sequence[str] = ()
     ) -> None:
         if hint is None and not command:
-            # definitions and logs are read at that level, and not before
+            # only these levels of fsck read definitions and action logs
             command = ("fsck", "--level", "full") if code.startswith(("F3", "F4")) else ("fsck",)
         super().__init__(f"{path}: {reason}", hint=hint, command=command)
         self.code = code
@@ -409,26 +414,26 @@ class Damaged(OlympiaError):
 
 
 class FileTooLarge(Damaged):
-    """A file is larger than any of its kind; it is not read."""
+    """A file is larger than the limit for its kind, and is not read."""
 
     exit_code = 40
 
     @classmethod
     def of(cls, path: str, size: int | None, limit: int) -> FileTooLarge:
-        """A file of so many bytes, where that is known, and how many it may have."""
-        shown = "even more" if size is None else f"{size:,} bytes"
-        return cls("F205", path, f"no file of its kind has more than {limit:,} bytes, and it has {shown}")
+        """Create the error for a file of `size` bytes (None: unknown) that exceeds `limit`."""
+        shown = "" if size is None else f" ({size:,} bytes)"
+        return cls("F205", path, f"file too large{shown}: the limit is {limit:,} bytes")
 
 
 class PathOutside(OlympiaError):
-    """A path, or the link that it names, leads outside the catalog; it is never followed."""
+    """A path, or the symbolic link at it, leads outside the catalog. Such a path is never followed."""
 
     exit_code = 40
     default_hint = "replace the link with what it points to"
 
 
 class Unsupported(OlympiaError):
-    """Sound, but of a version or with a feature that this program does not know."""
+    """Sound content of a format version, or with a feature, that this program does not know."""
 
     exit_code = 41
     default_hint = "use a newer olympia"

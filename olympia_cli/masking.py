@@ -1,6 +1,6 @@
-"""Mask the secrets that URIs carry. Every text that is shown or written down passes here.
+"""Mask secrets in URIs before a text is shown or stored.
 
-An error masks its own text when it is made. All other code that prints a location calls `masked`.
+Error classes mask their own text. All other code that prints a location calls `masked`.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from functools import partial
 
 MASK = "***"
 
-# patterns are compiled when they are first used: a program that only prints help starts faster
+# patterns are compiled on first use, so that printing help starts fast
 _IN_TEXT = r"""[^\s"'<>`]"""
 _START = (
-    r":/+(?:https?://)?"  # of Kubernetes, the two schemes of its master
-    r"""|(?<![^\s"'(=])//+"""  # a URI without its scheme
-    rf"|(?<![\w+.-])(?:s3|gs|https?):(?=(?!/){_IN_TEXT}{{1,200}}@)"  # one without slashes
+    r":/+(?:https?://)?"  # Kubernetes: a master URI has two schemes
+    r"""|(?<![^\s"'(=])//+"""  # a URI without a scheme
+    rf"|(?<![\w+.-])(?:s3|gs|https?):(?=(?!/){_IN_TEXT}{{1,200}}@)"  # a URI without slashes
 )
 """The characters between the scheme of a URI and its hosts."""
 
@@ -23,32 +23,37 @@ _WHOLE = r"[A-Za-z][A-Za-z0-9+.-]*:/\S*"
 _HOST = r"((\[[0-9A-Za-z:.%]+\]|(?:(?!%40|%3[Aa])[^:@])+)(:([0-9]+|(?i:port)))?)?"
 _PARAMETER = r"([?#&;])([^?#&;=]*)(=?)([^?#&;]*)"
 _BUCKETS = ("s3", "s3a", "s3n", "gs")
-"""Schemes whose hosts are buckets, which have no port."""
+"""Schemes whose host is a bucket name, which has no port."""
 
 _BUCKET = r"""(bucket (?:name:? )?)(["'])(?!arn:)[^"']*[:@][^"']*\2"""
-"""The name of a bucket in an error of an SDK. With a user and password in it, it was cut out of a location."""
+"""A bucket name in an SDK's error message. The SDK may have cut it from a location, with user and password."""
 
 _CONTAINERS = ("abfs", "abfss", "wasb", "wasbs")
-"""Schemes of Azure, where the name before an @ is that of a container."""
+"""Azure schemes, where the part before the @ is a container name."""
 
 
 def masked(text: str) -> str:
-    """Return the text with `***` for each secret that a URI in it may carry: the user and password, the values of the
-    query and of other parameters, and the fragment. A bare `?` or `#` in the path of a local file hides nothing.
+    """Return the text with `***` for each secret that a URI in it may carry.
+
+    Secrets are the user and password, the values of query and other parameters, and the fragment. A bare `?` or `#` in
+    the path of a `file:` URI masks nothing.
     """
     return _masked(text, bare=True)
 
 
 def carries_secret(location: str) -> bool:
-    """Whether a location holds a user, a password, or parameters with values. A bare `?` or `#` may be of a key."""
+    """Return True if the location holds a user, a password, or parameters with values.
+
+    A bare `?` or `#` may be part of a key, and does not count.
+    """
     return _masked(location, bare=False) != location
 
 
 def _masked(text: str, *, bare: bool) -> str:
-    # fast path: most texts hold no such character
+    # fast path: most texts hold none of these characters
     if not re.search(r"[@?#;]|%[34]|:[^/\s]", text):
         return text
-    # a quote ends a URI in a longer text, and may be part of the password in a URI by itself
+    # a quote ends a URI inside a longer text, but may be part of the password of a URI on its own
     rest = r"\S" if re.fullmatch(_WHOLE, text) else _IN_TEXT
     text = re.sub(_BUCKET, rf"\1\2{MASK}\2", text)
     return re.sub(f"({_START})({rest}*)", partial(_hide, bare), text)
@@ -77,7 +82,7 @@ def _hide_value(bare: bool, found: re.Match[str]) -> str:
 
 
 def _names_hosts(rest: str, scheme: str) -> bool:
-    """Whether what follows `://` begins with hosts and ports alone."""
+    """Return True if the text after `://` begins with hosts and ports, without user or password."""
     hosts = re.split("[/?#;]", rest, maxsplit=1)[0]
     if scheme.endswith(_BUCKETS) and ":" in hosts:
         return False

@@ -1,4 +1,4 @@
-"""Names of objects and references to versions, parsed once, at the edge."""
+"""Names of catalog objects and references to versions. Text is parsed once, at the edge."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from olympia_cli.errors import InvalidName, InvalidReference, quoted
 
 
 class Kind(IntEnum):
-    """The types of object; the numbers are the format's type ids."""
+    """The types of object. The numbers are the format's type ids."""
 
     CATALOG = 0
     NAMESPACE = 1
@@ -28,7 +28,7 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class NamespaceName:
-    """A namespace. Its name is taken literally: dots and quotes are ordinary characters."""
+    """A namespace. The name is literal: dots and quotes are ordinary characters."""
 
     kind: ClassVar[Kind] = Kind.NAMESPACE
     namespace: str
@@ -38,7 +38,7 @@ class NamespaceName:
 
     @property
     def name(self) -> str:
-        """Empty: a namespace has no name beside its own."""
+        """Always empty, so that all object names have the same attributes."""
         return ""
 
     def __str__(self) -> str:
@@ -59,12 +59,15 @@ class TableName:
 
     @classmethod
     def known_legal(cls, namespace: str, name: str) -> TableName:
-        """A name whose characters were looked at already."""
+        """Create a name without checking its characters."""
         return cls.all_known_legal(namespace, [name])[0]
 
     @classmethod
     def all_known_legal(cls, namespace: str, names: Iterable[str]) -> list[TableName]:
-        """Such names in a namespace: lists have millions of them, so the slots are set past what guards them."""
+        """Create the names of many tables of a namespace without checking their characters.
+
+        Slots are set directly, because lists have millions of names and the frozen dataclass is slow.
+        """
         slots: Any = cls
         new, set_namespace, set_name = object.__new__, slots.namespace.__set__, slots.name.__set__
         tables = []
@@ -105,7 +108,7 @@ _CLASSES: dict[Kind, type[NamespaceName] | type[TableName] | type[ViewName]] = {
 
 
 def as_found(kind: Kind, namespace: str, name: str = "") -> ObjectName:
-    """A name as a catalog of the Java SDK holds it, unchecked: there spaces and control characters are legal."""
+    """Create a name without checking it. Catalogs of the Java SDK allow spaces and control characters."""
     found = object.__new__(_CLASSES[kind])
     object.__setattr__(found, "namespace", namespace)
     if kind is not Kind.NAMESPACE:
@@ -114,21 +117,23 @@ def as_found(kind: Kind, namespace: str, name: str = "") -> ObjectName:
 
 
 def checked(name: ObjectName) -> ObjectName:
-    """The same name; InvalidName where the format forbids it."""
+    """Return the name. Raise InvalidName if the format forbids it."""
     name.__post_init__()
     return name
 
 
-# patterns are compiled when they are first used: a program that only prints help starts faster
+# patterns are compiled on first use, so that printing help starts fast
 _FORBIDDEN = r"[\x00-\x20\x7f]"
 
 
 def check_name(name: str, what: str) -> None:
-    """Raise InvalidName unless the format allows the name. Its length is the catalog's to judge."""
+    """Raise InvalidName if the format forbids the name. The length limit depends on the catalog and is checked
+    elsewhere.
+    """
     if not name:
         raise InvalidName(f"a {what} name must not be empty", hint="")
     if name.isascii() and name.isprintable() and " " not in name:
-        return  # what nearly all names are made of; lists have millions of them
+        return  # fast path: lists have millions of names
     found = re.search(_FORBIDDEN, name)
     if found:
         raise InvalidName(
@@ -142,27 +147,27 @@ def check_name(name: str, what: str) -> None:
 
 
 def parse_table(text: str) -> TableName:
-    """`ns.table`, a part with a dot or a double quote in double quotes, the quote doubled."""
+    """Parse `namespace.table`. A part with a dot or a double quote is in double quotes, inner quotes doubled."""
     return TableName(*_split(text, "table"))
 
 
 def parse_view(text: str) -> ViewName:
-    """`ns.view`, quoted as a table is."""
+    """Parse `namespace.view`, quoted like the name of a table."""
     return ViewName(*_split(text, "view"))
 
 
 def parse_as_found(kind: Kind, text: str) -> ObjectName:
-    """As `parse_table` and its like, unchecked: a name to look for in a catalog of the Java SDK."""
+    """Parse a name without checking it, to find it in a catalog of the Java SDK."""
     return as_found(kind, text) if kind is Kind.NAMESPACE else as_found(kind, *_split(text, kind.word))
 
 
 def full_name(namespace: str, name: str) -> str:
-    """Both parts of a name, as commands take them."""
+    """Return the full name as commands accept it."""
     return f"{quote_part(namespace)}.{quote_part(name)}"
 
 
 def quote_part(part: str) -> str:
-    """One part of a full name, quoted only when it must be."""
+    """Return one part of a full name, in quotes if needed."""
     return '"' + part.replace('"', '""') + '"' if "." in part or '"' in part else part
 
 
@@ -175,7 +180,7 @@ def _split(text: str, what: str) -> tuple[str, str]:
     while True:
         found = re.compile(_PART).match(text, at)
         if not found:
-            at = -1  # a dot that nothing follows
+            at = -1  # the text ends with a dot
             break
         parts.append(found[1].replace('""', '"') if found[1] is not None else found[2])
         at = found.end()
@@ -191,10 +196,10 @@ def _split(text: str, what: str) -> tuple[str, str]:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Which of the known names somebody may have meant; None when none is like it."""
+    """Return the known name most similar to `name`, or None."""
     from difflib import get_close_matches
 
-    # two names that differ in case alone are one to most people
+    # ignore case
     folded = {one.casefold(): one for one in known}
     found = get_close_matches(name[:200].casefold(), folded, 1)
     return folded[found[0]] if found else None
@@ -245,7 +250,7 @@ _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}([T ].*)?"
 
 
 def parse_reference(text: str) -> Reference:
-    """A version reference as a person writes it; what reads as none of the others is an export's name."""
+    """Parse a version reference. A text that matches no other form is the name of an export."""
     if found := re.fullmatch(_VERSION, text):
         return AtVersion(_number(found[1], text))
     if text == "latest":
@@ -266,14 +271,14 @@ def parse_reference(text: str) -> Reference:
 
 
 def settle(reference: Reference, now_millis: int, exports: Callable[[], Container[str]]) -> SettledReference:
-    """The reference without what depends on now. A day that is the name of an export means the export."""
+    """Resolve a reference that is relative to now. A day that is also the name of an export means the export."""
     if isinstance(reference, OnDay):
         return AtExport(reference.text) if reference.text in exports() else AtTime(reference.moment(now_millis))
     return AtTime(now_millis - reference.millis) if isinstance(reference, Ago) else reference
 
 
 def parse_duration(text: str) -> int:
-    """A duration such as `2h`, `3d` or `1w`, in milliseconds."""
+    """Parse a duration such as `2h`, `3d` or `1w`. Return milliseconds."""
     found = re.fullmatch(_DURATION, text)
     if not found:
         raise InvalidReference(
@@ -283,7 +288,7 @@ def parse_duration(text: str) -> int:
 
 
 def parse_time(text: str) -> int:
-    """An RFC 3339 time or date, in milliseconds since 1970; no zone means UTC, a date is 00:00."""
+    """Parse an RFC 3339 time or date, UTC and 00:00 by default. Return milliseconds since 1970."""
     try:
         time = datetime.fromisoformat(text.upper())
     except ValueError:
@@ -297,24 +302,24 @@ def parse_time(text: str) -> int:
 
 
 def parse_moment(text: str, now_millis: int) -> int:
-    """A time, or a day seen from now, in milliseconds since 1970."""
+    """Parse a time, or a day relative to now. Return milliseconds since 1970."""
     day = parse_day(text)
     return parse_time(text) if day is None else day.moment(now_millis)
 
 
 def check_export_name(name: str) -> None:
-    """Raise InvalidName for a name that would read as another reference, or that no reference could name."""
+    """Raise InvalidName if the name is no valid reference, or if it would parse as another kind of reference."""
     try:
         reference = parse_reference(name)
     except InvalidReference:
         raise InvalidName(f"{quoted(name)} cannot name an export", hint="use letters, digits and dashes") from None
-    # a day's name is a good one for an export, and then means it
+    # the name of a day is allowed, and then refers to the export
     if not (isinstance(reference, AtExport) or (isinstance(reference, OnDay) and name.lower() == reference.day)):
         raise InvalidName(f"{quoted(name)} cannot name an export: it reads as another reference", hint="choose a word")
 
 
 def _number(digits: str, text: str) -> int:
-    # a number longer than any version or sane duration is a mistake, and int() of millions of digits is slow
+    # longer numbers are mistakes, and `int()` is slow for millions of digits
     if len(digits) > 12:
         raise InvalidReference(f"the number in {quoted(text)} is too large")
     return int(digits)
@@ -326,14 +331,14 @@ def plural(count: int, word: str, words: str = "") -> str:
 
 
 def span_text(millis: int) -> str:
-    """A length of time in its largest unit: 400 days, 5 hours."""
+    """Format a duration in its largest unit: 400 days, 5 hours."""
     words = {"d": "day", "h": "hour", "m": "minute"}
     unit = next((unit for unit in words if millis >= _UNITS[unit]), "m")
     return plural(millis // _UNITS[unit], words[unit])
 
 
 def time_text(millis: int) -> str:
-    """RFC 3339 in UTC, to the millisecond."""
+    """Format a time as RFC 3339 in UTC, with milliseconds."""
     try:
         moment = datetime.fromtimestamp(millis / 1000, UTC)
     except (OverflowError, ValueError, OSError):

@@ -1,4 +1,4 @@
-"""Ids that nobody else has."""
+"""Random UUIDs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from os import urandom
 
 
 def new_uuid() -> str:
-    """A random uuid (version 4). The `uuid` of Python takes twice as long for one, and a start for its import."""
+    """Return a random UUID (version 4). Python's `uuid` module is twice as slow and takes time to import."""
     digits = urandom(16).hex()
     variant = "89ab"[int(digits[16], 16) & 3]
     return f"{digits[:8]}-{digits[8:12]}-4{digits[13:16]}-{variant}{digits[17:20]}-{digits[20:]}"

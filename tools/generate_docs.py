@@ -1,7 +1,7 @@
-"""Writes completions/, man/, docs/json.md and the record of JSON shapes from the program:
-`python tools/generate_docs.py [--check]`.
+"""Write completions/, man/, docs/json.md and the record of JSON shapes from the program.
 
-`--check` writes nothing, prints what differs and exits 1 when something does.
+Usage: `python tools/generate_docs.py [--check]`. With `--check`, write nothing, print the differences, and exit with 1
+if there is one.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ COMPLETIONS = {"bash": "olympia.bash", "zsh": "_olympia", "fish": "olympia.fish"
 
 
 def generate() -> dict[str, str]:
-    """The files as they should be: path to content. A command that is not there yet is named and left out."""
+    """Return the files as they should be: path to content. A command without a module is reported and left out."""
     from olympia_cli.cli.app import COMMANDS
     from olympia_cli.cli.commands.completion import SCRIPTS
     from olympia_cli.cli.lazy import module_name
@@ -40,16 +40,16 @@ def generate() -> dict[str, str]:
 
 
 def json_page() -> str:
-    """The reference of what commands print with --json."""
+    """Return the reference of commands' output with --json."""
     from olympia_cli.cli.shapes import ON_STDERR, SHAPES, parts
 
     lines = [
         "# JSON",
         "",
-        "What each command prints with `--json`, made from the schemas that the tests hold the commands to.",
-        "`olympia schema COMMAND` prints one of them as a JSON Schema. Shapes only grow: what is always there stays,",
-        "under its name and of its types; new values may come at any time, so unknown keys are to be ignored.",
-        "With `-o jsonl` the items of a list come one a line. A time is RFC 3339 in UTC, a size is in bytes.",
+        "The output of each command with `--json`. This page is generated from schemas, and tests check the output",
+        "against them. `olympia schema COMMAND` prints the JSON Schema of a command. Shapes only grow: a value that is",
+        "always present keeps its name and its types. New values may be added at any time, so ignore unknown keys.",
+        "`-o jsonl` prints one item of a list per line. Times are RFC 3339 in UTC, sizes are bytes.",
         "",
         "| command | shapes |",
         "| --- | --- |",
@@ -66,7 +66,7 @@ def json_page() -> str:
 
 
 def json_shapes() -> str:
-    """The record of all shapes that were ever promised: what is there stays, what is new is added."""
+    """Return the record of all shapes ever promised: existing lines stay, new ones are added."""
     from olympia_cli.cli.shapes import ON_STDERR, SHAPES, parts
 
     names = {name for names in (*SHAPES.values(), tuple(ON_STDERR.values())) for name in names}
@@ -82,14 +82,14 @@ def json_shapes() -> str:
 
 
 def present() -> dict[str, str]:
-    """The files as they are."""
+    """Return the files as they are."""
     found = [file for folder in ("completions", "man") for file in (TOP / folder).glob("*") if file.is_file()]
     found += [file for name in (JSON_PAGE, JSON_SHAPES) if (file := TOP / name).exists()]
     return {file.relative_to(TOP).as_posix(): file.read_text(encoding="utf-8") for file in found}
 
 
 def differences(expected: dict[str, str]) -> Iterator[str]:
-    """Lines of a diff from the files as they are to the files as they should be."""
+    """Yield the lines of a diff from the present files to the expected ones."""
     found = present()
     for name in sorted(expected.keys() | found.keys()):
         yield from difflib.unified_diff(
@@ -102,8 +102,8 @@ def differences(expected: dict[str, str]) -> Iterator[str]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Write what is made from the program.")
-    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 when something differs")
+    parser = argparse.ArgumentParser(description="Write the files that are generated from the program.")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit with 1 if a file differs")
     check = parser.parse_args().check
     expected = generate()
     if check:

@@ -1,6 +1,6 @@
-"""Make docs/pictures: what the program shows in a terminal, as SVG, from a catalog made on the spot.
+"""Make docs/pictures: the program's output in a terminal, as SVG, from a catalog made on the spot.
 
-python tools/generate_pictures.py
+Usage: python tools/generate_pictures.py
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LOAD = [
 
 
 def main() -> None:
-    """Tell the story, and draw what the program shows of it."""
+    """Run the commands of the story, and draw the output of some."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
         for name, lines in (("changes.jsonl", CHANGES), ("load.jsonl", LOAD)):
@@ -71,7 +71,7 @@ def run(words: list[str], folder: Path, more: dict[str, str]) -> None:
 
 
 def screen(words: list[str], folder: Path, width: int) -> str:
-    """What the command writes to a terminal of that width."""
+    """Return the output of a command in a terminal of this width."""
     outer, inner = pty.openpty()
     fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", 50, width, 0, 0))
     command = [sys.executable, "-m", "olympia_cli", *words]

@@ -1,6 +1,6 @@
-"""Writes olympia_cli/format/pb from proto/: `python tools/generate_proto.py [--check]`.
+"""Write olympia_cli/format/pb from proto/: `python tools/generate_proto.py [--check]`.
 
-`--check` writes nothing, prints what differs and exits 1 when the generated code lags behind proto/.
+With `--check`, write nothing, print the differences, and exit with 1 if the generated code is out of date.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ INIT = '"""The messages of proto/, as protoc writes them. Made by `make proto`."
 
 
 def generate() -> dict[str, str]:
-    """The package as it should be: file name to content."""
-    # here, not above: the only import that is not the standard library's, and slow
+    """Return the package as it should be: file name to content."""
+    # imported here because it is slow, and the only import outside of the standard library
     from grpc_tools import protoc
 
     sources = sorted(PROTO.glob("*.proto"))
     with tempfile.TemporaryDirectory() as out:
-        # The include root is the top, not proto/: the pool of descriptors is one for the whole process
-        # and goes by file name, where `proto/objects.proto` is less likely to be taken than `objects.proto`.
+        # The include root is the top, not proto/. The pool of descriptors is shared by the whole process and keyed by
+        # file name; `proto/objects.proto` is less likely to collide than `objects.proto`.
         status = protoc.main(
             [
                 "protoc",
@@ -43,9 +43,9 @@ def generate() -> dict[str, str]:
 
 
 def at_home(code: str) -> str:
-    """protoc takes the folder of the source for the Python package: name the real one.
+    """Replace the source folder, which protoc takes for the Python package, by the real package.
 
-    The second replacement is the module that messages say they are from, which pickling relies on.
+    The second replacement is the module name in messages, which pickling needs.
     """
     return code.replace("from proto import ", "from olympia_cli.format.pb import ").replace(
         "(DESCRIPTOR, 'proto.", "(DESCRIPTOR, 'olympia_cli.format.pb."
@@ -53,7 +53,7 @@ def at_home(code: str) -> str:
 
 
 def differences() -> Iterator[str]:
-    """Lines of a diff from the package as it is to the package as it should be."""
+    """Yield the lines of a diff from the present package to the expected one."""
     expected = generate()
     present = {file.name: file.read_text() for file in PACKAGE.glob("*.py*") if file.is_file()}
     for name in sorted(expected.keys() | present.keys()):
@@ -68,7 +68,7 @@ def differences() -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Write olympia_cli/format/pb from proto/.")
-    parser.add_argument("--check", action="store_true", help="write nothing, exit 1 when something differs")
+    parser.add_argument("--check", action="store_true", help="write nothing, exit with 1 if a file differs")
     if parser.parse_args().check:
         lines = list(differences())
         print(*lines, sep="\n", end="\n" if lines else "")

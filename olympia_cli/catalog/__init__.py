@@ -1,1 +1,1 @@
-"""Versions, snapshots and transactions."""
+"""Versions, snapshots and transactions of a catalog."""

@@ -1,4 +1,4 @@
-"""A catalog at a location: create it, open it, look at any version of it, change it."""
+"""A catalog at a location: create it, open it, read any version, commit changes."""
 
 from __future__ import annotations
 
@@ -44,12 +44,15 @@ from olympia_cli.uuids import new_uuid
 DAY_MILLIS = 86_400_000
 
 StoreOrUri = Store | str | os.PathLike[str]
-"""A store, or its URI, or a folder. `options` are those of the store that a URI names: endpoint_url, region, …"""
+"""A store, its URI, or a folder. `options` configure the store of a URI: endpoint_url, region, …"""
 
 
 class Catalog:
-    """A catalog at a location. One that remembers keeps what it has read, because files never change, and asks whether
-    a newer version came; any other looks for the latest version from nothing each time, as maintenance must."""
+    """A catalog at a location.
+
+    With `remembers`, it caches what it has read, since files never change, and checks whether a newer version exists.
+    Without, every call looks up the latest version from the store, as maintenance must.
+    """
 
     def __init__(self, store: Store, clock: Clock | None = None, *, remembers: bool = False) -> None:
         self.store = store
@@ -60,7 +63,7 @@ class Catalog:
     def open(
         cls, location: StoreOrUri, clock: Clock | None = None, *, options: Mapping[str, object] | None = None
     ) -> Catalog:
-        """The catalog at a location, which remembers; CatalogNotFound when there is none."""
+        """Open the catalog at a location, with caches. Raise CatalogNotFound if there is none."""
         catalog = cls(_store_at(location, options), clock, remembers=True)
         catalog.snapshot()
         return catalog
@@ -82,7 +85,7 @@ class Catalog:
         clock: Clock | None = None,
         options: Mapping[str, object] | None = None,
     ) -> Catalog:
-        """Create a catalog as version 0. The store is asked once whether it really creates files exclusively."""
+        """Create a catalog with version 0. Check first that the store supports exclusive creation."""
         check_properties(properties or {})
         check_catalog_settings(properties or {}, (), txn_ttl_millis)
         definition = CatalogDef(
@@ -106,28 +109,30 @@ class Catalog:
         return catalog
 
     def remembering(self) -> Catalog:
-        """The same catalog for whoever asks it again and again."""
+        """Return a handle with caches, for repeated reads."""
         return self if self.head.remembers else Catalog(self.store, self.clock, remembers=True)
 
     def anew(self) -> Catalog:
-        """The same catalog for whoever deletes or copies: what is there counts, not what was."""
+        """Return a handle without caches, for operations that must see the store as it is now."""
         return Catalog(self.store, self.clock) if self.head.remembers else self
 
     def snapshot(self, reference: Reference | None = None, names: Sequence[ObjectName] = ()) -> Snapshot:
-        """A version: the latest, or the one that a reference means. What is on the way to the objects of these names
-        comes along, and need not be waited for later."""
+        """Return a version: the latest, or the one that the reference means.
+
+        Nodes on the way to the objects in `names` are read in the same round trips.
+        """
         if reference is None or reference == Latest():
             return self.head.look(names)
         return open_snapshot(self.store, reference, self.clock.now_millis(), names)
 
     def begin(self, isolation: IsolationLevel | None = None, names: Sequence[ObjectName] = ()) -> Transaction:
-        """A transaction on the latest version; `names` as for `snapshot`."""
+        """Begin a transaction on the latest version. `names` as for `snapshot`."""
         return self.begin_as(isolation, None, names)
 
     def begin_as(
         self, isolation: IsolationLevel | None, id: str | None, names: Sequence[ObjectName] = ()
     ) -> Transaction:
-        """As `begin`, under an id of the caller's."""
+        """Like `begin`, with the caller's transaction id."""
         opened_at = moment(self.clock)
         base = self.head.look_to_commit(names)
         check_writable(base)
@@ -142,7 +147,7 @@ class Catalog:
         retry_for: float = 60.0,
         atomic: bool = False,
     ) -> Committed:
-        """Commit a transaction that this catalog began."""
+        """Commit a transaction of this catalog."""
         author = Author(by=who() if by is None else by, message=message)
         done = commit(transaction, author, retry_for=retry_for, atomic=atomic)
         self.head.advance(done)
@@ -150,13 +155,18 @@ class Catalog:
 
     @contextmanager
     def transaction(self, message: str = "", isolation: IsolationLevel | None = None) -> Iterator[Transaction]:
-        """A transaction that is committed at the end of the block, and dropped when the block fails."""
+        """A transaction that is committed at the end of the block. An error in the block discards it."""
         transaction = self.begin(isolation)
         yield transaction
         self.commit(transaction, message)
 
     def _write_first(self, definition: CatalogDef, author: Author) -> None:
-        """1 the definition; 2 root 0, created exclusively: the catalog exists; 3 vn/latest."""
+        """Write version 0 in this order:
+
+        1. The catalog's definition.
+        2. Root 0, created exclusively. From here on the catalog exists.
+        3. `vn/latest`.
+        """
         content = definitions.body(definition)
         path = new_definition_path(Kind.CATALOG, None)
         sizes = sizes_of(definition)
@@ -173,7 +183,7 @@ class Catalog:
 
 
 def who() -> str:
-    """Who runs this program, for the log: user@host, or what OLYMPIA_BY says."""
+    """Return who runs the program, for the log: OLYMPIA_BY if set, else user@host."""
     if named := os.environ.get("OLYMPIA_BY"):
         return named
     given = (os.environ.get(name) for name in ("LOGNAME", "USER", "LNAME", "USERNAME"))
@@ -182,7 +192,7 @@ def who() -> str:
 
 @lru_cache(maxsize=4)
 def _user(number: int) -> str:
-    """What the machine calls a user; looked up once, since that reads a file or asks a server."""
+    """Return the name of a user id. Cached, because the lookup reads a file or asks a server."""
     import pwd
 
     try:
@@ -200,8 +210,8 @@ def _store_at(location: StoreOrUri, options: Mapping[str, object] | None) -> Sto
 
 
 def check_free(store: Store) -> None:
-    """Raise unless a catalog may be created here. A crashed init leaves a catalog definition, which is no obstacle."""
-    # the one file that decides is asked for first: listing a large catalog would take long
+    """Raise an error if a catalog cannot be created here. The definition of an interrupted `create` is allowed."""
+    # check root 0 first: listing a large catalog takes long
     if store.exists(root_path(0)):
         raise _catalog_exists(store)
     for file in store.list("vn/"):
@@ -223,7 +233,9 @@ def _catalog_exists(store: Store) -> CatalogExists:
 
 
 def _check_node_size(definition: CatalogDef) -> None:
-    """Refuse an order whose widest full node would not fit: the tree looks at the order only."""
+    """Raise InvalidOption if the widest full node of this order exceeds the node size. The tree enforces only the
+    order.
+    """
     names = definition.namespace_name_max_size_bytes + max(
         definition.table_name_max_size_bytes, definition.view_name_max_size_bytes
     )

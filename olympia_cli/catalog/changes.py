@@ -1,4 +1,4 @@
-"""What changed between two versions, told as actions: for versions that do not say it themselves."""
+"""Derive the actions between two versions from their trees, for versions without an action log."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ TYPES = {
     Kind.TABLE: (T.TABLE_CREATE, T.TABLE_ALTER, T.TABLE_DROP, T.TABLE_RENAME),
     Kind.VIEW: (T.VIEW_CREATE, T.VIEW_REPLACE, T.VIEW_DROP, T.VIEW_RENAME),
 }
-"""How an object of each kind is created, altered, dropped and renamed."""
+"""The action types for create, alter, drop and rename of each kind of object."""
 
 
 def tree_changes(old: Snapshot, new: Snapshot) -> Iterator[Action]:
-    """The creates, alters and drops that lead from one version to the other.
+    """Yield the creates, alters and drops that lead from one version to the other.
 
-    They carry no definitions; a rename shows as a drop and a create.
+    The actions have no definitions. A rename appears as a drop and a create.
     """
     if old.root.catalog_def != new.root.catalog_def:
         yield Action(T.CATALOG_ALTER)

@@ -1,4 +1,4 @@
-"""What may not be written into definitions, whoever asks for it."""
+"""Checks of values that go into definitions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", "3"
 MAX_ACTIONS = "olympia.txn.max-actions"
 FSCK_MAX_AGE = "olympia.fsck.max-age"
 TABLE_LOCATION = "olympia.table-location"
-"""Where Iceberg tables are made that nobody gave a place."""
+"""The setting for the location of Iceberg tables that are created without one."""
 
 PLACES = (
     "location",
@@ -28,18 +28,18 @@ PLACES = (
     "write.object-storage.path",
     "write.folder-storage.path",
 )
-"""The properties of namespaces and tables whose value is a location."""
+"""The properties of namespaces and tables whose values are locations."""
 
 RESERVED = "olympia."
-"""Properties whose names begin so are for this program, so one that it does not know is a typing error."""
+"""The prefix of this program's properties. An unknown property with this prefix is a typing error."""
 
 IMPORTED = "olympia.import."
-"""What an import remembers, of the catalog and of objects, begins so."""
+"""The prefix of properties in which an import stores its notes, on the catalog and on objects."""
 
 
 def check_changes(set_properties: Properties | None, unset_properties: Sequence[str], *others: object) -> None:
     if not set_properties and not unset_properties and all(other is None or other == b"" for other in others):
-        raise InvalidOption("there is nothing to change", hint="name a property to set or unset")
+        raise InvalidOption("nothing to change", hint="name a property to set or unset")
     if both := set(set_properties or {}) & set(unset_properties):
         raise InvalidOption(f"the property {min(both)} is both set and unset", hint="do one or the other")
     check_properties(set_properties or {})
@@ -47,7 +47,7 @@ def check_changes(set_properties: Properties | None, unset_properties: Sequence[
 
 
 def check_object_properties(properties: Properties) -> None:
-    """Refuse what no namespace, table or view may be given."""
+    """Raise InvalidOption for properties that a namespace, table or view must not have."""
     check_properties(properties)
     check_places(properties)
     for key in properties:
@@ -58,11 +58,11 @@ def check_object_properties(properties: Properties) -> None:
             raise _kept(key)
         if key.startswith(RESERVED):
             hint = f"choose a name that does not begin with {RESERVED}"
-            raise InvalidOption(f"{key[:80]} is no property of objects", hint=hint)
+            raise InvalidOption(f"{key[:80]} is not a property of objects", hint=hint)
 
 
 def check_properties(properties: Properties) -> None:
-    """Refuse what no definition could hold."""
+    """Raise InvalidOption for properties that no definition can hold."""
     for key, value in properties.items():
         if not key:
             raise InvalidOption("a property must have a name", hint="")
@@ -71,14 +71,14 @@ def check_properties(properties: Properties) -> None:
 
 
 def check_places(properties: Properties) -> None:
-    """Refuse locations that carry a secret among the properties."""
+    """Raise InvalidOption if a location among the properties holds a secret."""
     for key in PLACES:
         if key in properties:
             check_no_secret(properties[key], f"property {key}")
 
 
 def check_no_secret(location: str, what: str) -> None:
-    """Refuse a location that would keep a secret in the catalog, where every reader finds it."""
+    """Raise InvalidOption if a location holds a secret: every reader of the catalog would see it."""
     if carries_secret(location):
         raise InvalidOption(
             f"the {what} holds a user, a password or a query, and every reader of the catalog would see it",
@@ -89,7 +89,7 @@ def check_no_secret(location: str, what: str) -> None:
 def check_catalog_settings(
     properties: Properties, unset_properties: Sequence[str] = (), txn_ttl_millis: int | None = None
 ) -> None:
-    """Refuse to change by hand what the program keeps true itself, and values that it could not go by."""
+    """Raise InvalidOption for properties that only the program may set, and for invalid values of settings."""
     for key in (*properties, *unset_properties):
         if key.startswith((*PROTECTING, IMPORTED)) or key == REQUIRED_FEATURES:
             raise _kept(key)
@@ -97,13 +97,13 @@ def check_catalog_settings(
         if key in SETTINGS:
             SETTINGS[key](key, value)
         elif key.startswith(RESERVED):
-            raise InvalidOption(f"{key[:80]} is no setting of a catalog", hint=_meant(key))
+            raise InvalidOption(f"{key[:80]} is not a setting of a catalog", hint=_meant(key))
     if txn_ttl_millis is not None and not MIN_TTL_MILLIS <= txn_ttl_millis <= MAX_TTL_MILLIS:
         raise InvalidOption("a transaction's lifetime is 1 minute to 1 year", hint="write 1h, 3d or 2w")
 
 
 def known_settings(properties: Properties) -> dict[str, str]:
-    """Of an older catalog's properties those that a new one may be made with."""
+    """Return the properties of an older catalog that are allowed in a new one."""
     found = {}
     for key, value in properties.items():
         with suppress(InvalidOption):
@@ -137,7 +137,7 @@ def _check_number(key: str, value: str) -> None:
 
 def _check_location(key: str, value: str) -> None:
     if not value.strip():
-        raise InvalidOption(f"{key} is no location", hint="give a folder or a URI")
+        raise InvalidOption(f"{key} is not a location", hint="give a folder or a URI")
     check_no_secret(value, f"property {key}")
 
 
@@ -148,7 +148,7 @@ SETTINGS: dict[str, Callable[[str, str], None]] = {
     FSCK_MAX_AGE: _check_duration,
     TABLE_LOCATION: _check_location,
 }
-"""What a catalog can be told by its properties, and what the values must be."""
+"""The settings of a catalog, with the check of each value."""
 
 
 def _meant(key: str) -> str:

@@ -1,11 +1,11 @@
-"""The clocks that a catalog looks at, as one value, so that a test can hold them still or turn them back."""
+"""The clocks of a catalog as one object, so that tests can stop them or set them back."""
 
 from __future__ import annotations
 
 import time
 from typing import NamedTuple, Protocol
 
-# only this clock counts the time that a laptop's lid was closed; where there is none, the monotonic one must do
+# only CLOCK_BOOTTIME counts the time while the machine is suspended; the monotonic clock is the fallback
 _ELAPSED: int = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 _NAP = 0.5
@@ -13,18 +13,18 @@ _NAP = 0.5
 
 class Clock(Protocol):
     def now_millis(self) -> int:
-        """The time of day. It may jump, forwards or backwards."""
+        """The time of day. It may jump forwards or backwards."""
         ...
 
     def elapsed_millis(self) -> int:
-        """Time that only goes forward, and goes on while the machine is suspended."""
+        """A time that never goes backwards, and continues while the machine is suspended."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
 
 
 class Moment(NamedTuple):
-    """One moment by both clocks."""
+    """A moment by both clocks."""
 
     wall: int
     elapsed: int
@@ -42,8 +42,11 @@ class SystemClock:
         return time.clock_gettime_ns(_ELAPSED) // 1_000_000
 
     def sleep(self, seconds: float) -> None:
-        """In naps. Ctrl-C that comes after Python last looked for it and before the system sleeps does not end that
-        sleep, nor does one that another thread gets: it is seen after it."""
+        """Sleep in short intervals, so that Ctrl-C always ends it.
+
+        A signal that arrives just before the system call, or in another thread, does not interrupt the sleep. It is
+        handled only after the current interval.
+        """
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             time.sleep(min(left, _NAP))

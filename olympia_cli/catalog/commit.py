@@ -1,4 +1,4 @@
-"""Committing: the order of writes, and the loop that tries again when another writer was first."""
+"""Commits: the order of writes, and the retry loop for concurrent commits."""
 
 from __future__ import annotations
 
@@ -34,23 +34,23 @@ from olympia_cli.storage.protocol import Store
 
 _NOTE = ActionType.COMMIT_INFO
 MIN_ATTEMPTS = 20
-"""So often a commit is tried, however long it takes."""
+"""The minimum number of attempts, however long they take."""
 DEFAULT_MAX_ACTIONS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The version that holds the transaction, and the actions as they stand in it."""
+    """The version that holds the transaction, and its actions in that version."""
 
     version: int
     actions: tuple[Action, ...]
     made: Snapshot | None = field(default=None, compare=False, repr=False)
-    """That version, where it was just written: none of it need be read."""
+    """The version's snapshot, if this process has just written it, so that it need not be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """Who commits, with what, and why; for the log."""
+    """The author, program and message of a commit, for the log."""
 
     by: str = ""
     message: str = ""
@@ -58,7 +58,7 @@ class Author:
     program_version: str = __version__
 
     def sign(self, transaction_id: str, began_at_version: int = 0, reverts: Iterable[VersionRange] = ()) -> Action:
-        """The action with which a commit says whose it is, and which versions it takes back."""
+        """Return the action that records the author, the transaction id, and the versions that the commit reverts."""
         info = CommitInfoDef(
             transaction_id=transaction_id,
             by=self.by,
@@ -79,22 +79,21 @@ def commit(
     atomic: bool = False,
     files: FileWriter | None = None,
 ) -> Committed:
-    """Commit a transaction, and return the version that it became. Files are written in this order:
+    """Commit a transaction. Files are written in this order:
 
-    1 definitions and non-root nodes, in parallel, each under a fresh name: nobody sees them yet
-    2 root v+1, created exclusively: THE COMMIT
-    3 vn/latest, best effort
+    1. Definitions and non-root nodes, in parallel, under new names. No reader sees them yet.
+    2. Root v+1, created exclusively: THE COMMIT.
+    3. `vn/latest`, best effort.
 
-    When the root is taken, the actions of every version since are asked whether they go together with ours; if they
-    do, our actions are done again on the newest version, and we go back to 1 with what is already written.
-    `files` has written some of them before.
+    If the root's name is taken, check our actions for conflicts with the actions of every version since. Without a
+    conflict, apply our actions to the newest version, and repeat from step 1 with the files already written. `files`
+    may hold files that were written earlier.
     """
     clock, store = transaction.clock, transaction.base.store
     transaction.check_open()
     check_writable(transaction.base)
-    if not transaction.has_writes or transaction.changes_nothing:
-        transaction.open = False
-        return Committed(transaction.base.version, ())
+    if not _leaves_anything(transaction):
+        return _close(transaction, Committed(transaction.base.version, ()))
     _check_size(transaction, atomic)
     files = files if files is not None else FileWriter(store, clock)
     deadline = clock.elapsed_millis() + retry_for * 1000
@@ -108,10 +107,13 @@ def commit(
             break
         if done := rebase(transaction):
             return _close(transaction, done)
+        if not _leaves_anything(transaction):
+            # another writer was first with all of it
+            return _close(transaction, Committed(transaction.base.version, ()))
         if attempt >= MIN_ATTEMPTS and clock.elapsed_millis() >= deadline:
             raise CommitConflict(
-                f"other writers were first {attempt} times in a row, the last time at version {version}",
-                hint="nothing was committed; try again, or allow more time",
+                f"lost the race against other writers {attempt} times, the last time for version {version}",
+                hint="nothing was committed; try again, or allow more time for retries",
             )
         clock.sleep(random.uniform(0, min(1.0, 0.002 * 2 ** min(attempt, 10))))
     _check_not_freed(transaction, version)
@@ -120,11 +122,11 @@ def commit(
 
 
 def rebase(transaction: Transaction) -> Committed | None:
-    """Move the transaction to the newest version, or raise CommitConflict.
+    """Move the transaction to the newest version. Raise CommitConflict if that is not possible.
 
-    Returns the version that holds the transaction when it turns out to be committed already.
+    Return the version that holds the transaction if it was already committed, else None.
     """
-    # only who was second asks
+    # imported only after a conflict
     from olympia_cli.catalog.changes import tree_changes
 
     newest = before = transaction.base
@@ -134,7 +136,7 @@ def rebase(transaction: Transaction) -> Committed | None:
         info = commit_info(actions)
         if info is not None and info.transaction_id == transaction.id:
             return Committed(snapshot.version, actions)
-        # a version of another program says nothing of itself, so what it changed is what it did
+        # versions of other programs have no action log, so derive their actions from the trees
         commits.append(actions or tuple(tree_changes(before, snapshot)))
         newest = before = snapshot
     check_no_gap(newest)
@@ -148,7 +150,7 @@ def rebase(transaction: Transaction) -> Committed | None:
 
 
 def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
-    """The versions after one, in order: a growing number of roots at a time, until one is missing."""
+    """Yield the versions after `base` in order. Read a growing number of roots at a time, until one is missing."""
     store, width = base.store, base.file.width
     version, window = base.version + 1, 2
     while version <= MAX_VERSION:
@@ -164,19 +166,20 @@ def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
             except Damaged as error:
                 if error.code != LOST:
                     raise
-                # a gap was closed behind the version that we hold
+                # a gap was closed after the version that we hold
                 reason = f"version {version - 1} is no longer the latest, and {number} is lost"
-                raise CommitConflict(reason, hint="nothing was committed; do it again on the latest version") from error
+                raise CommitConflict(reason, hint="nothing was committed; repeat it on the latest version") from error
             if not snapshot.in_place:
-                # a copy of an older version: to go on from it would throw away what was committed since
+                # a copy of an older version: committing on it would lose the commits since
                 raise snapshot.out_of_place()
             yield snapshot
         version, window = version + window, min(2 * window, 64)
 
 
 def check_writable(snapshot: Snapshot) -> None:
-    """Raise Unsupported for a catalog that this program reads but must not write, and Damaged where a commit would go
-    on from what is no part of history."""
+    """Raise Unsupported for a catalog that is read-only. Raise Damaged if the latest root is not part of the
+    history.
+    """
     if snapshot.file.java:
         raise written_by_java(snapshot.store.uri)
     if not snapshot.in_place:
@@ -189,16 +192,18 @@ def check_writable(snapshot: Snapshot) -> None:
 
 
 def written_by_java(uri: str) -> Unsupported:
-    """What to say of a catalog whose own program would take our action rows for objects."""
+    """Return the error for a catalog of the Java SDK, which would take our action rows for objects."""
     return Unsupported(
         f"{uri} was written by the Java SDK and is read only",
-        hint="make a new catalog (init NEW), and bring this one in",
+        hint="create a new catalog (init NEW) and import this one",
         command=("-c", "NEW", "import", "olympia", uri),
     )
 
 
 def _committed_actions(transaction: Transaction, author: Author) -> list[Action]:
-    """The actions as the root stores them: those that are done here, reads where they decided, and who committed."""
+    """Return the actions that the root stores: writes that are not merged, reads under SERIALIZABLE, and the commit
+    info.
+    """
     serializable = transaction.isolation == IsolationLevel.SERIALIZABLE
     done = [action for action in transaction.actions if not action.merged]
     notes = [action.parse_payload(CommitInfoDef) for action in done if action.type == _NOTE]
@@ -217,10 +222,10 @@ def _check_size(transaction: Transaction, atomic: bool) -> None:
 
 
 def _check_not_freed(transaction: Transaction, version: int) -> None:
-    """Make sure that the root we created is where readers look.
+    """Raise CommitUnknown if the root may have been created where no reader looks.
 
-    An expire may have freed its name while we slept, and then nobody will ever see it there. It cannot within the
-    transaction's lifetime and half an hour more; where the lifetime was shortened meanwhile, the oldest version tells.
+    An expire may have freed the name while this process slept. It cannot do so within the transaction's lifetime plus
+    half an hour. If the lifetime was shortened meanwhile, the oldest version shows it.
     """
     freed = transaction.late_by_millis() > HALF_AN_HOUR_MILLIS
     if not freed and transaction.age_millis() > HALF_AN_HOUR_MILLIS:
@@ -228,17 +233,17 @@ def _check_not_freed(transaction: Transaction, version: int) -> None:
     if freed:
         raise CommitUnknown(
             f"the root of version {version} was written so late that its name may have been freed before",
-            hint=f"look whether the log has transaction {transaction.id}; if it has not, do it again",
+            hint=f"check whether the log has transaction {transaction.id}; if not, repeat it",
         )
 
 
 def _is_below_oldest(store: Store, version: int) -> bool:
-    """Whether a version is one of those that an expire took out of history; True when the store does not say."""
+    """Return True if an expire removed the version from the history, or if the store does not answer."""
     try:
         hints = read_hints(store)
         return OLDEST in hints.unread or (hints.oldest or 0) > version
     except OlympiaError:
-        # the root is written, so that nobody may say that the commit failed
+        # the root is written, so the commit must not be reported as failed
         return True
 
 
@@ -248,6 +253,11 @@ def _raise_conflict(clash: Clash, version: int, actions: Sequence[Action]) -> No
     mine = f"{clash.pending.type_name} {clash.pending.name or 'the catalog'}"
     theirs = f"{clash.committed.type_name} {clash.committed.name or 'the catalog'}"
     raise CommitConflict(f"{mine} conflicts with {theirs} in version {version}{by}")
+
+
+def _leaves_anything(transaction: Transaction) -> bool:
+    """Whether a version with the transaction would differ from its base."""
+    return transaction.has_writes and not transaction.changes_nothing
 
 
 def _close(transaction: Transaction, done: Committed) -> Committed:

@@ -1,4 +1,4 @@
-"""Which actions of concurrent commits go together. Pure rules: two actions and an isolation level in, a verdict out."""
+"""Conflict rules between actions of concurrent commits: pure functions of two actions and an isolation level."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ T = ActionType
 
 class Verdict(Enum):
     CLEAR = "clear"
-    """Both stand; the pending action is done again on the newer version."""
+    """No conflict: the pending action is applied to the newer version."""
     MERGED = "merged"
-    """The committed action did already what the pending one wants."""
+    """The committed action has already done the same as the pending one."""
     CONFLICT = "conflict"
 
 
 _SILENT = EXPIRES | {T.COMMIT_INFO, T.CATALOG_COMPACT}
-"""Commits of these never stand in anybody's way:
+"""Action types that never conflict with a pending action.
 
-expire checks its own conditions, and compacting changes no content.
+Expire checks its own conditions, and a compaction changes no content.
 """
 
 _SWEEPING = frozenset({T.CATALOG_ROLLBACK, T.CATALOG_REPAIR, T.CATALOG_CREATE})
-"""These replace the whole tree, so they go together with no write."""
+"""Action types that replace the whole tree, and so conflict with every write."""
 
 _CATALOG_WRITES = frozenset({T.CATALOG_ALTER, T.CATALOG_EXPORT})
 _EXISTENCE = CREATES | RESTORES | DROPS | RENAMES
@@ -40,13 +40,13 @@ _OBJECT_READS = _DESCRIBES | {T.NAMESPACE_EXISTS, T.TABLE_EXISTS, T.VIEW_EXISTS}
 
 
 def judge(pending: Action, committed: Action, level: IsolationLevel) -> Verdict:
-    """Whether a pending action goes together with one that another writer committed since it began."""
+    """Return the verdict for a pending action against an action that was committed since the transaction began."""
     if committed.type in _SILENT or committed.type in READS or pending.type in _SILENT - {T.CATALOG_COMPACT}:
         return Verdict.CLEAR
     if pending.type in READS:
         return _judge_read(pending, committed) if level == IsolationLevel.SERIALIZABLE else Verdict.CLEAR
     if pending.type in _SWEEPING or committed.type in _SWEEPING:
-        # a compact is done again on whatever tree there is, a rolled-back one too
+        # a compaction can be repeated on any tree, even after a rollback
         return Verdict.CLEAR if pending.type == T.CATALOG_COMPACT else Verdict.CONFLICT
     if pending.type == T.CATALOG_COMPACT:
         return Verdict.CLEAR
@@ -66,7 +66,7 @@ def judge(pending: Action, committed: Action, level: IsolationLevel) -> Verdict:
 
 
 def _judge_read(pending: Action, committed: Action) -> Verdict:
-    """Under SERIALIZABLE: whether the committed write would have changed what was read."""
+    """Under SERIALIZABLE: return a conflict if the committed action changed the result of the read."""
     if committed.type in _SWEEPING or not _known(committed):
         return Verdict.CONFLICT
     if committed.name is None:
@@ -75,7 +75,7 @@ def _judge_read(pending: Action, committed: Action) -> Verdict:
         return Verdict.CLEAR
     if pending.type in _OBJECT_READS and pending.name is not None:
         written = touched(committed)
-        # an object goes with the namespace that is renamed around it
+        # renaming a namespace moves the objects in it
         moved = committed.type == T.NAMESPACE_RENAME and NamespaceName(pending.name.namespace) in written
         return Verdict.CONFLICT if pending.name in written or moved else Verdict.CLEAR
     if pending.type == T.CATALOG_SNOW_NAMESPACES:
@@ -87,7 +87,7 @@ def _judge_read(pending: Action, committed: Action) -> Verdict:
 
 
 def _judge_unknown(pending: Action, committed: Action) -> Verdict:
-    """An action of a newer program is taken for a write of its object, and of everything if it names none."""
+    """Treat an action of a newer program as a write of its object, or of everything if it names none."""
     if pending.name is None or committed.name is None:
         return Verdict.CONFLICT
     shared = touched(pending) & touched(committed)
@@ -104,13 +104,13 @@ def _judge_drops(pending: Action, committed: Action) -> Verdict:
 def _judge_namespaces(
     pending: Action, pending_name: ObjectName, committed: Action, committed_name: ObjectName
 ) -> Verdict:
-    """The rules between a namespace and what is in it, whichever was committed first."""
+    """Apply the rules between a namespace and the objects in it, in either order of commits."""
     if pending.kind is Kind.NAMESPACE and committed.kind is Kind.NAMESPACE:
         return Verdict.CLEAR
     if committed.kind is Kind.NAMESPACE:
         gone = _namespaces_taken(committed)
         if pending.type in DROPS:
-            # what a cascade dropped is dropped; what a rename moved is elsewhere now
+            # a drop is compatible with a cascade, but a rename has moved the object elsewhere
             return Verdict.CONFLICT if committed.type in RENAMES and pending_name.namespace in gone else Verdict.CLEAR
         inside = {name.namespace for name in touched(pending)}
         return Verdict.CONFLICT if inside & gone else Verdict.CLEAR
@@ -119,27 +119,27 @@ def _judge_namespaces(
             return Verdict.CLEAR
         inside = {name.namespace for name in touched(committed)}
         if committed.type in RENAMES and pending.type in DROPS:
-            # what was renamed out of the namespace is no longer in the way of dropping it
+            # an object renamed out of the namespace does not prevent dropping it
             inside = {renamed(committed).namespace}
         return Verdict.CONFLICT if inside & _namespaces_taken(pending) else Verdict.CLEAR
     return Verdict.CLEAR
 
 
 def _namespaces_taken(action: Action) -> set[str]:
-    """The namespaces that an action drops or renames, or renames to."""
+    """Return the namespaces that an action drops, renames, or renames to."""
     if action.type in DROPS | RENAMES:
         return {name.namespace for name in touched(action)}
     return set()
 
 
 def _merge_alters(pending: Action, committed: Action) -> Verdict:
-    """Two writes of one object go together only when both say what they change, and it is not the same."""
+    """Two changes of one object are compatible only if both name the changed parts, and these differ."""
     a, b = _changed_parts(pending), _changed_parts(committed)
     return Verdict.CLEAR if a and b and not a & b else Verdict.CONFLICT
 
 
 def _changed_parts(action: Action) -> set[str]:
-    """The properties and fields that an action changes; empty when it may change anything."""
+    """Return the properties and fields that an action changes, or an empty set if it may change anything."""
     if action.type == T.CATALOG_EXPORT:
         return {f"property olympia.export.{action.parse_payload(ExportDef).name}"}
     if action.type in ALTERS or action.type == T.CATALOG_ALTER:
@@ -155,7 +155,7 @@ def _known(action: Action) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Clash:
-    """The two actions that do not go together, and where the committed one is in the list of commits."""
+    """Two conflicting actions, and the index of the commit with the committed one."""
 
     pending: Action
     committed: Action
@@ -165,10 +165,10 @@ class Clash:
 def settle(
     pending: Sequence[Action], commits: Iterable[Sequence[Action]], level: IsolationLevel
 ) -> list[Action] | Clash:
-    """The pending actions, those marked as merged that need not be done after the commits, or the first clash.
+    """Return the pending actions, with those marked as merged that need no repetition, or the first conflict.
 
-    What is merged stays in view, in the same commits and when settling goes on with later ones: what comes back under
-    the name is not what was to be dropped.
+    Merged actions are still compared with later commits: an object that is created again under the name is not the one
+    to be dropped.
     """
     merged: set[int] = set()
     facing = _Index(pending)
@@ -187,7 +187,7 @@ _LOCATIONS = {"field iceberg_metadata_location", "field iceberg_previous_metadat
 
 
 def _can_reapply(pending: Action, committed: Action) -> bool:
-    """Whether two changes of one table's data clash in nothing else, and the pending one can be made again."""
+    """Return True if two changes of a table's data conflict in nothing else, and the pending one can be repeated."""
     if pending.reapply is None or committed.type not in ALTERS or pending.name != committed.name:
         return False
     a, b = _changed_parts(pending), _changed_parts(committed)
@@ -195,7 +195,7 @@ def _can_reapply(pending: Action, committed: Action) -> bool:
 
 
 class _Index:
-    """The pending actions by what they touch, so that large transactions are not compared pair by pair."""
+    """An index of the pending actions by the objects they touch, to avoid comparing all pairs in large transactions."""
 
     def __init__(self, pending: Sequence[Action]) -> None:
         self._all = range(len(pending))
@@ -213,7 +213,7 @@ class _Index:
                 self._ids.setdefault(action.id, []).append(at)
 
     def candidates(self, committed: Action) -> Iterable[int]:
-        """Where the pending actions are that may not go together with a committed one; the others always do."""
+        """Return the indexes of the pending actions that may conflict with a committed one."""
         if committed.type in _SILENT or committed.type in READS:
             return ()
         if committed.name is None or not _known(committed):

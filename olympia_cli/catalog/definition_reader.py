@@ -1,4 +1,4 @@
-"""Definitions by path, as bytes."""
+"""Read definition files, with a cache."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from olympia_cli.storage.protocol import Store
 
 
 class DefinitionReader:
-    """The bytes of files by path. Files never change, so small ones that were read lately are kept."""
+    """The bytes of files by path, with a cache of small files. Files never change."""
 
     KEEP = 20_000
     SMALL = 4096
@@ -21,7 +21,7 @@ class DefinitionReader:
         self._lock = threading.Lock()
 
     def read(self, paths: Sequence[str]) -> Iterator[bytes | StoreError]:
-        """The files in order, those that are not kept read in parallel."""
+        """Yield the files in order. Files that are not cached are read in parallel."""
         found = {path: self._kept.get(path) for path in paths}
         missing = [path for path, data in found.items() if data is None]
         read = iter(self._store.read_many(missing) if missing else ())
@@ -35,21 +35,21 @@ class DefinitionReader:
             yield results[path]
 
     def remember(self, path: str, data: bytes) -> None:
-        """Keep a file that was just read or written, if it is small."""
+        """Cache a file that was just read or written, if it is small."""
         if len(data) <= self.SMALL:
             self.keep(path, data)
 
     def knows(self, path: str) -> bool:
-        """Whether the file need not be read."""
+        """Return True if the file is cached."""
         return path in self._kept
 
     def forget(self, path: str) -> None:
-        """Read the file anew next time: it is not what it should be, and somebody may mend it."""
+        """Remove a damaged file from the cache, because it may be repaired."""
         with self._lock:
             self._kept.pop(path, None)
 
     def keep(self, path: str, data: bytes) -> None:
-        """Remember a file that was read by other means."""
+        """Cache a file that was read elsewhere."""
         with self._lock:
             while len(self._kept) >= self.KEEP:
                 self._kept.pop(next(iter(self._kept)))

@@ -1,7 +1,7 @@
-"""Distributed transactions: begun in one process, gone on with in others, committed by one of them.
+"""Distributed transactions: begun in one process, continued in others, committed by one of them.
 
-Each save is a file of its own, created exclusively, so that two processes never go on from the same save
-unknowingly; `saves` reads and writes them.
+Each save is a separate file, created exclusively, so that two processes cannot unknowingly continue from the same save.
+The module `saves` reads and writes them.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from olympia_cli.storage.protocol import Store
 class DistributedTransaction:
     """An open distributed transaction in this process.
 
-    Its statements go to `transaction`; `save` shows them to other processes.
+    Changes go to `transaction`. `save` publishes them to other processes.
     """
 
     def __init__(self, transaction: Transaction, save: int) -> None:
@@ -55,19 +55,21 @@ class DistributedTransaction:
 
     @property
     def save_number(self) -> int:
-        """The number of the latest save that this process knows."""
+        """The number of the latest save known to this process."""
         return self._save
 
     @property
     def saved(self) -> Saved:
-        """The transaction as others see it since this process saved it."""
+        """The transaction as this process last saved it."""
         assert self._last is not None, "it was loaded, and not saved since"
         return Saved(self.id, self._save, self._last)
 
     @contextmanager
     def statements(self) -> Iterator[Transaction]:
-        """Statements that are to be saved, all of them or none. When they fail, what they have read is saved: whoever
-        goes on knows it, and under SERIALIZABLE it decides about conflicts."""
+        """Group changes so that all of them are saved, or none.
+
+        If one fails, the group's reads are saved, because they decide about conflicts under SERIALIZABLE.
+        """
         transaction = self.transaction
         before, known = transaction.mark(), len(transaction.actions)
         try:
@@ -79,9 +81,12 @@ class DistributedTransaction:
             raise
 
     def save(self) -> None:
-        """Store the staged changes as the next save.
+        """Store the staged changes as the next save, in this order:
 
-        1 definitions and nodes; 2 the running root, a node file; 3 the save, created exclusively; 4 the hint to it
+        1. Definitions and nodes.
+        2. The running root, a node file.
+        3. The save, created exclusively.
+        4. The pointer to it.
         """
         transaction = self.transaction
         transaction.check_open()
@@ -91,22 +96,24 @@ class DistributedTransaction:
             running = new_node_path()
             transaction.base.store.create(running, data)
             self._write(running)
-            # until the save stood, its files were protected from expire by their age alone
+            # only their age protects the files from expire until the save exists, so repeat if that took too long
             if transaction.clock.elapsed_millis() - began <= HALF_AN_HOUR_MILLIS:
                 return
 
     def write_files(self) -> None:
-        """Write definitions and nodes ahead of the save that will lead to them."""
+        """Write definitions and nodes before the save that refers to them."""
         transaction = self.transaction
         self._files.root(transaction.draft, transaction.actions, transaction.check_alive)
 
     def commit(
         self, message: str = "", *, by: str | None = None, retry_for: float = 60.0, atomic: bool = False
     ) -> Committed:
-        """Commit it on the newest version.
+        """Commit the transaction on the newest version:
 
-        1 look for it in the log: what another process committed is done; 2 save it, which claims it: a process that
-        holds an older save can no longer commit; 3 commit; 4 note the version in one more save
+        1. Search the log for it, in case another process has committed it.
+        2. Save it, so that processes with an older save can no longer commit.
+        3. Commit.
+        4. Record the version in one more save.
         """
         transaction = self.transaction
         author = Author(by=who() if by is None else by, message=message)
@@ -122,8 +129,8 @@ class DistributedTransaction:
         if done is not None and unsaved:
             raise SavedElsewhere(
                 f"another process committed the transaction {self.id} as version {done.version}, "
-                "without the statements that were not saved here",
-                hint="do them again in a new transaction",
+                "without the changes that were not saved here",
+                hint="repeat them in a new transaction",
             )
         if done is None:
             done = commit(transaction, author, retry_for=retry_for, atomic=atomic, files=self._files)
@@ -132,13 +139,13 @@ class DistributedTransaction:
         return done
 
     def abort(self) -> None:
-        """Give the transaction up; its files go with the next expire."""
+        """Abort the transaction. The next expire deletes its files."""
         self.transaction.check_open()
         self._write("")
         self.transaction.open = False
 
     def _catch_up(self) -> Committed | None:
-        """Move to the newest version; the version that holds the transaction when it is committed already."""
+        """Move to the newest version. Return the version that holds the transaction if it was already committed."""
         transaction = self.transaction
         store = transaction.base.store
         file = read_latest(store)
@@ -149,7 +156,7 @@ class DistributedTransaction:
         return rebase(transaction)
 
     def _close(self, running: str) -> None:
-        """Note the end. The version log holds the truth, so a failure here changes nothing."""
+        """Record the end. Errors are ignored, because the version log decides."""
         with contextlib.suppress(OlympiaError):
             self._write(running)
 
@@ -159,7 +166,7 @@ class DistributedTransaction:
         definition = DistributedTransactionDef(
             id=self.id,
             isolation_level=transaction.isolation,
-            # a rebase has settled everything before its new base
+            # the rebase has resolved all conflicts before its new base
             beginning_root_node_file_path=transaction.base.file.path,
             running_root_node_file_path=running,
             began_at_millis=transaction.began_at_millis,
@@ -171,12 +178,12 @@ class DistributedTransaction:
 
 
 def begin(catalog: Catalog, isolation: IsolationLevel | None = None, id: str | None = None) -> DistributedTransaction:
-    """Begin a distributed transaction on the latest version, and save it so that others can load it."""
+    """Begin a distributed transaction on the latest version, and save it, so that other processes can load it."""
     if id is not None:
         id = parse_id(id)
         if id is None:
             raise InvalidOption("that is not a transaction id", hint="a transaction id is a uuid")
-        # what is left of an ended one would be taken for later saves of the new one
+        # leftovers of an earlier transaction would count as later saves of this one
         if list_saves(catalog.store, f"dtxn/{id}."):
             raise TransactionExists(f"there is a transaction {id} already")
     distributed = DistributedTransaction(catalog.begin_as(isolation, id), -1)
@@ -185,7 +192,7 @@ def begin(catalog: Catalog, isolation: IsolationLevel | None = None, id: str | N
 
 
 def load(catalog: Catalog, id: str) -> DistributedTransaction:
-    """Go on with a transaction that another process saved."""
+    """Continue a transaction that another process saved."""
     saved = find(catalog.store, id)
     id = saved.id
     state = saved.state(catalog.clock)
@@ -213,7 +220,7 @@ def load(catalog: Catalog, id: str) -> DistributedTransaction:
 
 
 def _staged_actions(store: Store, saved: Saved) -> list[Action]:
-    """What the running root says that the transaction did; Damaged as fsck calls it when that cannot be read."""
+    """Return the actions in the running root. Raise Damaged, with the code that fsck uses, if it cannot be read."""
     running = saved.definition.running_root_node_file_path
     try:
         rows = decode_action_rows(store.read(check_pointer(running, saved.path)), running)
@@ -223,21 +230,21 @@ def _staged_actions(store: Store, saved: Saved) -> list[Action]:
     except Damaged as error:
         path, reason = error.path, error.reason
     reason = f"{reason}; the transaction {saved.id} needs it"
-    hint = "what it staged is lost, so give it up"
+    hint = "its staged changes are lost; abort it"
     raise Damaged("F502", path, reason, hint=hint, command=("txn", "abort", saved.id))
 
 
 def abort(catalog: Catalog, found: Saved | UnreadableSave) -> None:
-    """Give a transaction up by its latest save alone: what it staged may be lost, and the save itself damaged.
+    """Abort a transaction by its latest save alone, even if its staged files or the save itself are damaged.
 
-    A commit that is under way in another process is not stopped: the version log decides.
+    A commit under way in another process is not stopped: the version log decides.
     """
     state = found.state(catalog.clock)
     if state in (State.COMMITTED, State.ABORTED):
         raise TransactionClosed(f"the transaction {found.id} is {state.value} already")
     known = found.definition if isinstance(found, Saved) else found.known
     if known is None:
-        # as if it began just now: whoever holds an older save finds this one for as long as it may live
+        # new lifetime, as if begun now: processes with an older save find this one for as long as they may live
         DistributedTransaction(catalog.begin_as(None, found.id), found.save).abort()
         return
     closing = DistributedTransactionDef()

@@ -1,4 +1,4 @@
-"""The catalog as a transaction sees it: a version, and what the transaction has changed on top. Writes nothing."""
+"""The catalog inside a transaction: a version with the transaction's changes on top. Writes nothing."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.tree.load import same_nodes
 
 Staged = bytes | str | None
-"""A new definition, the path of one that exists already, or nothing: the object is gone."""
+"""A new definition, the path of an existing one, or None for a dropped object."""
 
 
 class Draft:
     """Changes on top of a snapshot, by name.
 
-    `tree` is the snapshot that the changes apply to. It is the base, unless a rollback put another version's tree in
-    its place. `node` is the top of that tree, or of another one with the same content.
+    `tree` is the snapshot that the changes apply to: the base or, in a rollback, the older version. `node` is the top
+    of that tree, or of another tree with equal content.
     """
 
     def __init__(self, base: Snapshot) -> None:
@@ -36,12 +36,12 @@ class Draft:
 
     @property
     def catalog(self) -> CatalogDef:
-        """A copy of the catalog's definition; `put_catalog` stages another."""
+        """A copy of the catalog's definition, with staged changes."""
         return self.base.definition if self._catalog is None else CatalogDef.FromString(self._catalog)
 
     @property
     def staged_catalog(self) -> bytes | None:
-        """The new definition of the catalog, if it changed."""
+        """The new definition of the catalog, or None if it is unchanged."""
         return self._catalog
 
     def put_catalog(self, definition: bytes) -> None:
@@ -49,7 +49,7 @@ class Draft:
         self._catalog = None if unchanged else definition
 
     def copy(self) -> Draft:
-        """The same, to be changed apart."""
+        """Return an independent copy."""
         made = Draft(self.base)
         made.tree, made.node, made._catalog = self.tree, self.node, self._catalog
         made.staged, made._moves = dict(self.staged), list(self._moves)
@@ -57,7 +57,7 @@ class Draft:
         return made
 
     def take_tree(self, snapshot: Snapshot) -> None:
-        """Go on from another version's tree; what was staged before is gone."""
+        """Replace the tree by another version's, and discard the staged objects."""
         self.tree, self.node = snapshot, snapshot.root.node
         self.staged, self._inside = {}, {}
 
@@ -67,12 +67,12 @@ class Draft:
         return self.tree.find(name) is not None
 
     def get(self, name: ObjectName) -> ObjectDefinition | None:
-        """A copy of the object's definition, or None."""
+        """Return a copy of the object's definition, or None."""
         found = self.object(name)
         return None if found is None else found.definition
 
     def object(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
-        """The object, or None. The path of one that is not written yet is empty."""
+        """Return the object, or None. An object that is not written yet has an empty path."""
         if name not in self.staged:
             return self.tree.get(name)
         staged = self.staged[name]
@@ -87,7 +87,7 @@ class Draft:
         self._stage(name, None)
 
     def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
-        """Give what stands at one name to another, and with a namespace all that is in it; definitions stay."""
+        """Move an object to another name. A namespace moves with its objects; definitions are unchanged."""
         found: Staged = self.staged[old] if old in self.staged else self.tree.find(old)
         moving: list[tuple[ObjectName, Staged]] = [(old, found)]
         if isinstance(old, NamespaceName):
@@ -98,17 +98,17 @@ class Draft:
         self._moves.append((old, new))
 
     def origin(self, name: ObjectName) -> ObjectName:
-        """What stood on the base at the name that is this one after all moves."""
+        """Return the name that the object had on the base, before all moves."""
         for old, new in reversed(self._moves):
             name = moved(name, new, old)
         return name
 
     def names(self, kind: Kind, namespace: str | None = None) -> Iterator[ObjectName]:
-        """Names of a kind, in key order."""
+        """Yield the names of a kind in key order."""
         return (name for name, _ in self.entries(kind, namespace))
 
     def entries(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, bytes | str]]:
-        """Names of a kind and where their definitions are, in key order."""
+        """Yield names and definitions (or their paths) of a kind in key order."""
         keys = self.tree.keys
         changed = self.staged if namespace is None else self._inside.get((kind, namespace), {})
         staged = sorted((keys.encode(name), name) for name in changed if name.kind is kind)
@@ -124,7 +124,7 @@ class Draft:
             yield from self._present(name)
 
     def objects(self, kind: Kind, namespace: str) -> Iterator[CatalogObject[ObjectDefinition]]:
-        """The objects of a kind in a namespace; definitions that are written are read in parallel."""
+        """Yield the objects of a kind in a namespace. Definitions in files are read in parallel."""
         entries = list(self.entries(kind, namespace))
         yield from self.tree.read_objects((name, path) for name, path in entries if isinstance(path, str))
         for name, staged in entries:
@@ -132,11 +132,11 @@ class Draft:
                 yield cast("CatalogObject[ObjectDefinition]", self.object(name))
 
     def is_empty(self, namespace: str) -> bool:
-        """Whether the namespace holds no table and no view."""
+        """Return True if the namespace holds no table and no view."""
         return not any(True for kind in (Kind.TABLE, Kind.VIEW) for _ in self.entries(kind, namespace))
 
     def is_unchanged(self) -> bool:
-        """Whether the base has all of this already, the nodes of its tree included."""
+        """Return True if the base has the same content and the same nodes."""
         if self.tree is not self.base or self._catalog is not None:
             return False
         same = all(self._stands(name, staged) for name, staged in self.staged.items())
@@ -154,7 +154,7 @@ class Draft:
             yield name, staged
 
     def _stage(self, name: ObjectName, staged: Staged) -> None:
-        # a name that is too long is refused here, before anything is staged
+        # raises InvalidName for a name that is too long, before anything is staged
         self.tree.keys.encode(name)
         self.staged[name] = staged
         self._inside.setdefault((name.kind, name.namespace), {})[name] = None

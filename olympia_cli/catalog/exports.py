@@ -1,4 +1,4 @@
-"""The exports that a catalog's definition records."""
+"""The exports recorded in a catalog's definition."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MODES = (FULL, "partial", "minimal")
 
 @dataclass(frozen=True, slots=True)
 class ExportRecord:
-    """An export: of which version it is, where its root is, and what it keeps alive in this catalog.
+    """An export: its version, its root's location, and what it keeps alive in this catalog.
 
-    `pin` is a copy of the root in this catalog, of an export that shares files with it: all that it reaches stays
-    until the export expires or is dropped.
+    `pin` is the path of a copy of the root in this catalog, for an export that shares files with it. All files below
+    the pin are kept until the export expires or is dropped.
     """
 
     name: str
@@ -34,12 +34,12 @@ class ExportRecord:
 
     @property
     def location(self) -> str:
-        """Where the export is, as a person would write it."""
+        """The location of the export."""
         return location_of(self.root)
 
     @property
     def shares_files(self) -> bool:
-        """Whether it needs files of this catalog: all that it pins, or else, unless it is full, its whole version."""
+        """True if the export needs files of this catalog: those below its pin or, without a pin, all of its version."""
         return self.pin is not None or self.mode != FULL
 
     def expired(self, now_millis: int) -> bool:
@@ -47,7 +47,7 @@ class ExportRecord:
 
 
 def read_exports(definition: CatalogDef) -> dict[str, ExportRecord | str]:
-    """Every export by its name, in order, or what is wrong with its record, so that nobody knows what it needs."""
+    """Return every export by name, in order, or the problem with its record."""
     recorded = {key.removeprefix(EXPORT_PREFIX) for key in definition.properties if key.startswith(EXPORT_PREFIX)}
     return {name: _read(name, definition) for name in sorted(recorded.union(definition.exported_snapshots))}
 
@@ -64,7 +64,7 @@ def find_export(name: str, definition: CatalogDef) -> ExportRecord:
 
 
 def root_uri(location: str, version: int, width: int = WIDTH) -> str:
-    """The URI of an export's root, given where the export is."""
+    """Return the URI of an export's root, given the export's location."""
     if "://" not in location:
         # a plain path is not a URI, and a file:// URI is percent-encoded
         location = "file://" + quote(os.fsencode(location.rstrip("/")))
@@ -72,7 +72,7 @@ def root_uri(location: str, version: int, width: int = WIDTH) -> str:
 
 
 def location_of(uri: str) -> str:
-    """Where an export is, given the URI of its root."""
+    """Return the location of an export, given the URI of its root."""
     folder, _, name = uri.rpartition("/")
     above, _, last = folder.rpartition("/")
     if last == "vn" and parse_root_path(f"vn/{name}") is not None:
@@ -81,7 +81,7 @@ def location_of(uri: str) -> str:
 
 
 def parse_record(name: str, root: str, text: str | None) -> ExportRecord | str:
-    """The record of an export, or what is wrong with it."""
+    """Return the record of an export, or the problem with it."""
     if text is None:
         return "is missing"
     try:

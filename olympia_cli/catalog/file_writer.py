@@ -1,4 +1,4 @@
-"""Writing what a root names, and then the root itself: the order in which the files of a commit come into being."""
+"""Write the files of a commit in order: first the files that a root refers to, then the root."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.edit import edit
 
 HALF_AN_HOUR_MILLIS = 30 * 60 * 1000
-"""What clocks are taken to agree within, and how old files may be that a new root makes live."""
+"""The assumed maximum difference between clocks, and the maximum age of files that a new root may refer to."""
 
 
 class FileWriter:
-    """Writes what a root needs, and remembers it, so that a second attempt writes only what has changed."""
+    """Writes the files of a commit, and keeps track of them, so that a retry writes only changed files."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -37,7 +37,7 @@ class FileWriter:
         self._first_at: int | None = None
 
     def root(self, draft: Draft, actions: Sequence[Action], check_alive: Callable[[], None]) -> bytes:
-        """Write definitions and nodes; the bytes of the root that refers to them."""
+        """Write definitions and nodes. Return the bytes of the root that refers to them."""
         data = self.create_root(draft, actions, check_alive, None)
         assert data is not None, "nothing stands in the way of no path"
         return data
@@ -45,7 +45,7 @@ class FileWriter:
     def create_root(
         self, draft: Draft, actions: Sequence[Action], check_alive: Callable[[], None], path: str | None
     ) -> bytes | None:
-        """As `root`; and when all of them stand create it at the path: None where another one is."""
+        """Like `root`, then create the root at the path. Return None if another root is there."""
         while True:
             check_alive()
             root, files = self._plan(draft)
@@ -74,13 +74,13 @@ class FileWriter:
 
     def _ready(self, files: dict[str, bytes], check_alive: Callable[[], None]) -> None:
         self._written.update(files)
-        # files that no root refers to yet are protected from expire by their age alone
+        # only their age protects files from expire until a root refers to them
         if self._first_at is not None and self._clock.elapsed_millis() - self._first_at > HALF_AN_HOUR_MILLIS:
             raise _TooOld
         check_alive()
 
     def made(self, base: Snapshot, version: int, data: bytes) -> Snapshot:
-        """The version that the last root is now, which knows what was written for it."""
+        """Return a snapshot of the version of the last root, with the written files in its caches."""
         made = Snapshot(self._store, RootFile(version, base.file.width, data), base, self._root)
         for path, node in self._nodes.items():
             made.reader.remember(path, node)
@@ -139,10 +139,10 @@ def create_root(
     files: Mapping[str, bytes] | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> bool:
-    """Whether our root stands at the path; False when another one does.
+    """Create `files`, then the root. Return False if the path holds another root.
 
-    `again` is what nobody should do before it is known which of them does. The files that it names are created before
-    it, and it is not created when `ready` raises.
+    The root is not created if `ready` raises an error. `again` names the operation that the advice warns against
+    repeating while the outcome is unknown.
     """
     is_its_turn = False
 
@@ -168,16 +168,16 @@ def create_root(
             ) from error
         if stands and error.is_fleeting:
             raise CommitUnknown(
-                f"{path} is written, and may not outlast a power cut: {error.message}",
-                hint=f"look after the disk, and read the log before {again}",
+                f"{path} is written, but may not survive a power failure: {error.message}",
+                hint=f"check the disk, and read the log before {again}",
             ) from error
         return stands
 
 
 class _TooOld(Exception):
-    """Files were written so long ago that an expire may take them before a root names them."""
+    """The written files are so old that an expire may delete them before a root refers to them."""
 
 
 def _nothing_committed(error: OlympiaError) -> StorageFailed:
-    """Whatever became of the files of a commit, no root names them."""
+    """Return the error for failed files of a commit. No root refers to them, so nothing was committed."""
     return StorageFailed(f"{error.message}; nothing was committed")

@@ -1,4 +1,4 @@
-"""The latest version, kept as long as it is the latest."""
+"""A cache of the latest version."""
 
 from __future__ import annotations
 
@@ -17,33 +17,35 @@ from olympia_cli.names import Latest, ObjectName
 from olympia_cli.storage.protocol import Store
 
 SURE_FOR_MILLIS = 60_000
-"""So long it is enough that the next root is missing. An expire deletes a version after an hour of quarantine at the
-earliest, so within a minute of a whole look the next version cannot have come and gone."""
+"""The time after a full lookup during which a missing next root proves that the known version is the latest. An expire
+deletes a version after an hour of quarantine at the earliest, so the next version cannot have come and gone."""
 
 
 class Known(NamedTuple):
-    """A version that was the latest, and a moment before it was looked for."""
+    """A version that was the latest, and a moment before it was looked up."""
 
     snapshot: Snapshot
     looked_at: Moment
 
 
 class Head:
-    """Every look gives a version that was the latest at some moment after the look began. Files never change, so what
-    was read of one version is not read again for the next. Safe for several threads."""
+    """Looks up the latest version. Every result was the latest at some moment after the call began.
+
+    Files never change, so the next version reuses the cached files of the last one. Thread-safe.
+    """
 
     def __init__(self, store: Store, clock: Clock, remembers: bool = True) -> None:
-        """Whoever does not remember makes a whole look each time."""
+        """Create the cache. Without `remembers`, every call looks up the latest version from the store."""
         self.remembers = remembers
         self._store = store
         self._clock = clock
         self._lock = threading.Lock()
         self._known: Known | None = None
         self.made: Snapshot | None = None
-        """The last version that was committed here, unless it is remembered anyway."""
+        """The version last committed here. Only set without `remembers`."""
 
     def look(self, names: Sequence[ObjectName] = ()) -> Snapshot:
-        """The latest version, with what is on the way to the objects of these names."""
+        """Return the latest version. Nodes on the way to the objects in `names` are read in the same round trips."""
         found = self.still(names) or self._newer()
         if found is None:
             at = moment(self._clock)
@@ -52,7 +54,7 @@ class Head:
         return found
 
     def look_to_commit(self, names: Sequence[ObjectName] = ()) -> Snapshot:
-        """As `look`, for whoever commits on it: Damaged where that would close a gap."""
+        """Like `look`, for a commit. Raise Damaged if a commit would close a gap in the history."""
         found = self._still_there(names)
         if found is None and (found := self._newer()) is not None:
             check_no_gap(found)
@@ -63,7 +65,7 @@ class Head:
         return found
 
     def still(self, names: Sequence[ObjectName] = ()) -> Snapshot | None:
-        """The version that is known, if one question says that it is the latest: the root after it is missing."""
+        """Return the known version if the next root is missing, which proves that it is still the latest."""
         known = self._sure()
         if known is None or known.version >= MAX_VERSION:
             return None
@@ -75,13 +77,14 @@ class Head:
             is_last = isinstance(found[after], PathMissing)
         else:
             is_last = not self._store.exists(after)
-        # asked again: whoever slept over the answer knows nothing
+        # check again: the process may have been suspended before the answer
         return known if is_last and self._sure() is not None else None
 
     def _still_there(self, names: Sequence[ObjectName]) -> Snapshot | None:
-        """The same for whoever commits: two roots after it are missing, and its own is there and what it was. Whatever
-        became of the catalog, an expire that waited for nobody or a backup in its place, nothing is committed on what
-        is gone."""
+        """Like `still`, for a commit: the next two roots are missing, and the version's own root is unchanged.
+
+        This prevents a commit on a version that is gone, after a forced expire or a restored backup.
+        """
         known = self._sure()
         if known is None or known.version + 2 > MAX_VERSION:
             return None
@@ -94,7 +97,7 @@ class Head:
         return known if is_last and is_there and self._sure() is not None else None
 
     def advance(self, done: Committed) -> None:
-        """What was committed just now, on the version before it."""
+        """Take a version that was just committed on the version before it."""
         if not self.remembers:
             self.made = done.made or self.made
         known = self._known
@@ -102,14 +105,14 @@ class Head:
             self._keep(done.made, known.looked_at)
 
     def _newer(self) -> Snapshot | None:
-        """The latest version, if there is one after that which is known."""
+        """Return the latest version if newer versions follow the known one, else None."""
         known = self._known
         if known is None or self._sure() is None:
             return None
         try:
             newer = list(newer_versions(known.snapshot))
         except OlympiaError:
-            # a whole look tells it
+            # a full lookup raises the error
             return None
         if not newer or self._sure() is None:
             return None
@@ -120,7 +123,7 @@ class Head:
         if not self.remembers:
             return
         if found.file.beside:
-            # what was missing beside it then may be there when it is asked for again
+            # files that were missing then may exist at the next lookup
             found.file = replace(found.file, beside={})
         with self._lock:
             known = self._known
@@ -132,7 +135,7 @@ class Head:
         return None if self._known is None else self._known.snapshot
 
     def _sure(self) -> Snapshot | None:
-        """The version that is known, as long as it is enough that the next root is missing."""
+        """Return the known version as long as a missing next root proves it the latest."""
         known = self._known
         if known is None:
             return None
@@ -151,5 +154,5 @@ def _wanted(known: Snapshot, names: Sequence[ObjectName]) -> list[str]:
     try:
         return known.next_paths(names)
     except OlympiaError:
-        # a name that no object can have: told when it is really looked for
+        # raised when the object is looked up
         return []

@@ -1,7 +1,7 @@
-"""Distributed transactions that the Java SDK saved: looked at, never gone on with.
+"""Distributed transactions of the Java SDK, which are read but never continued.
 
-It keeps one file for each, and rewrites it. What the file names as the beginning is the running root itself; the root
-that this one follows is the version that the transaction began at.
+The Java SDK rewrites one file per transaction. The beginning that this file names is the running root itself. The
+predecessor of the running root is the version that the transaction began at.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
 
 @dataclass(frozen=True, slots=True)
 class JavaSave:
-    """What the file of a transaction says by itself."""
+    """The content of a transaction's file."""
 
     id: str
     file: FileInfo
@@ -31,7 +31,7 @@ class JavaSave:
 
 @dataclass(frozen=True, slots=True)
 class JavaSaved(Saved):
-    """One that can be read: `file` is where it is, `data` its running root."""
+    """A readable transaction: `file` is its path, `data` its running root."""
 
     file: str
     data: bytes
@@ -41,13 +41,15 @@ class JavaSaved(Saved):
         return self.file
 
     def staged(self, store: Store) -> Snapshot:
-        """The catalog as the transaction would leave it, in the place of the version that it began at."""
+        """Return the catalog with the transaction's changes, as a snapshot of the version that it began at."""
         return Snapshot(store, RootFile(self.began_at_version, JAVA_WIDTH, self.data))
 
 
 def java_saves(store: Store, read_many: ReadMany) -> Iterator[JavaSave | UnreadableSave]:
-    """What the file of every transaction says, in the order of their ids. One that is damaged does not hide the
-    others. `read_many` reads in the store's place."""
+    """Yield the content of every transaction's file in the order of ids, without hiding the others after a damaged one.
+
+    `read_many` is used instead of the store's.
+    """
     listed = {id: file for file in store.list(JAVA_TRANSACTIONS) if (id := java_transaction_id(file.path)) is not None}
     ids = sorted(listed)
     for id, (path, data) in zip(ids, read_many(listed[id].path for id in ids), strict=True):
@@ -60,7 +62,7 @@ def java_saves(store: Store, read_many: ReadMany) -> Iterator[JavaSave | Unreada
 
 
 def saved_by_java(store: Store) -> Iterator[JavaSaved | UnreadableSave]:
-    """Every transaction with its running root, in the order of their ids."""
+    """Yield every transaction with its running root, in the order of ids."""
     for save in java_saves(store, store.read_many):
         if isinstance(save, UnreadableSave):
             yield save
@@ -72,7 +74,7 @@ def saved_by_java(store: Store) -> Iterator[JavaSaved | UnreadableSave]:
 
 
 def find_saved_by_java(store: Store, id: str) -> JavaSaved:
-    """The transaction of an id; Damaged when it cannot be read."""
+    """Return the transaction with this id. Raise Damaged if it cannot be read."""
     for saved in saved_by_java(store):
         if saved.id == id and isinstance(saved, UnreadableSave):
             raise Damaged("F501", saved.path, saved.reason, hint="")

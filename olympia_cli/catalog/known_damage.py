@@ -1,4 +1,4 @@
-"""Damage of older versions that somebody acknowledged, as the catalog's definition holds it."""
+"""Acknowledged damage of older versions, as recorded in the catalog's definition."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.format.strict_json import read_json
 
 KnownDamage = dict[tuple[str, str], list[tuple[int, int]]]
-"""The versions that are known to be hit, first and last of each range, by fsck's code and the path of the file."""
+"""Ranges of affected versions (first, last), by the code of the finding and the path of the file."""
 
 _IN_THE_WAY = ("F1", "F2", "F3")
-"""How the codes begin of what keeps a walk from seeing all that a version reaches: roots, nodes and definitions."""
+"""Prefixes of findings that prevent a walk over all files of a version: roots, nodes and definitions."""
 
 
 def read_acknowledged(definition: CatalogDef) -> KnownDamage:
-    """What a catalog says is known. A list that cannot be read counts as none: then more is told, not less."""
+    """Return the acknowledged damage. A record that cannot be read counts as empty, so that more is reported, not
+    less.
+    """
     known: KnownDamage = {}
     try:
         for entry in read_json(definition.properties.get(ACKNOWLEDGED, "[]")):
@@ -27,8 +29,10 @@ def read_acknowledged(definition: CatalogDef) -> KnownDamage:
 
 
 def damaged_versions(definition: CatalogDef, first: int, last: int) -> frozenset[int]:
-    """Those from one version to another of which it is known that they cannot be read whole, or that it may be so: all
-    of a catalog whose place a copy took."""
+    """Return the versions in a range that are known to be, or may be, unreadable in part.
+
+    All versions of a former catalog, which a copy has replaced, may be unreadable.
+    """
     spans = [
         span for (code, _), hit in read_acknowledged(definition).items() if code.startswith(_IN_THE_WAY) for span in hit
     ]

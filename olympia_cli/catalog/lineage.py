@@ -1,4 +1,4 @@
-"""Following an object by its id, through renames."""
+"""Follow an object by its id through renames."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.names import ObjectName
 
 Names = Mapping[str, ObjectName | None]
-"""What objects are called, by their ids; None for those that do not exist."""
+"""Names of objects by id. None means that the object does not exist."""
 
 
 def living_name(id: str, name: ObjectName, version: int, base: Snapshot, staged: Sequence[Action]) -> ObjectName | None:
-    """The name under which an object lives in `base` and the staged actions, given its name in an older version."""
+    """Return the current name of an object in `base` with the staged actions, given its name in an older version."""
     return living_names({id: name}, version, base, staged)[id]
 
 
 def living_names(names: Mapping[str, ObjectName], version: int, base: Snapshot, staged: Sequence[Action]) -> Names:
-    """As `living_name`, of many objects by their ids: what came since is read once for all of them.
+    """Like `living_name`, for many objects by id. The versions since are read once for all of them.
 
-    The actions since tell it. Where they do not (versions of another program, repairs, versions that cannot be read, a
-    rollback to before), all definitions of their kinds are looked through.
+    The action logs show the renames. If a log is incomplete, all definitions of the objects' kinds are searched. That
+    applies to versions of other programs, repairs, unreadable versions, and rollbacks to before `version`.
     """
     unknown = False
     followed = Followed(names)
@@ -48,14 +48,14 @@ def living_names(names: Mapping[str, ObjectName], version: int, base: Snapshot, 
 
 
 class Followed:
-    """Some of all objects, and what they are called after actions. A mapping that was given out never changes."""
+    """The current names of some objects while actions are replayed. Returned mappings never change."""
 
     def __init__(self, names: Names) -> None:
         self.names = names
         self._at = {name: id for id, name in names.items() if name is not None}
 
     def follow(self, actions: Iterable[Action]) -> Names:
-        """The names after these actions, too."""
+        """Replay the actions. Return the names after them."""
         before = dict(self._at)
         for action in actions:
             replay(action, self)
@@ -76,7 +76,7 @@ class Followed:
 
 
 def _since(version: int, base: Snapshot) -> Iterable[Snapshot | None]:
-    """The versions after one, up to the base; None stands for one that cannot be read."""
+    """Yield the versions after `version` up to the base, with None for a version that cannot be read."""
     store, width = base.store, base.file.width
     versions = range(version + 1, base.version + 1)
     for number, (path, data) in zip(

@@ -1,5 +1,6 @@
-"""What in the catalog's definition protects files, or says that they are gone: exports, what expire decided, the
-damage that is known, and the last promotion."""
+"""Entries in the catalog's definition that protect files or record their deletion: exports, expires, acknowledged
+damage, and the last promotion.
+"""
 
 from __future__ import annotations
 
@@ -12,11 +13,11 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.format.strict_json import read_json
 
 PROTECTING = (EXPORT_PREFIX, "olympia.expire.", ACKNOWLEDGED, PROMOTED)
-"""How the names of such properties begin. They are about one catalog's versions, and no copy takes them along."""
+"""Prefixes of these properties. They refer to one catalog's versions, so copies omit them."""
 
 
 def keep_protection(definition: CatalogDef, today: CatalogDef) -> CatalogDef:
-    """An older definition with today's exports and what expire decided: going back takes no protection away."""
+    """Return an older definition with the current protection, so that a rollback removes none."""
     merged = without_protection(definition)
     merged.exported_snapshots.update(today.exported_snapshots)
     merged.properties.update({key: value for key, value in today.properties.items() if key.startswith(PROTECTING)})
@@ -24,7 +25,7 @@ def keep_protection(definition: CatalogDef, today: CatalogDef) -> CatalogDef:
 
 
 def without_protection(definition: CatalogDef) -> CatalogDef:
-    """A copy of a definition that knows of no export and no expire."""
+    """Return a copy of a definition without exports, expires and other protection."""
     copy = CatalogDef()
     copy.CopyFrom(definition)
     copy.ClearField("exported_snapshots")
@@ -35,9 +36,10 @@ def without_protection(definition: CatalogDef) -> CatalogDef:
 
 @dataclass(frozen=True, slots=True)
 class Promotion:
-    """A copy took the catalog's place as `version`. The versions below are those of the former catalog, kept aside.
+    """A copy that replaced the catalog as `version`. The versions below belong to the former catalog, and are kept
+    aside.
 
-    A root that is lost may have had any number up to `through`, so versions go on at least that far.
+    A lost root may have had any number up to `through`, so versions continue at least that far.
     """
 
     version: int
@@ -45,7 +47,7 @@ class Promotion:
 
 
 def read_promotion(definition: CatalogDef) -> Promotion | None:
-    """The last promotion; None if there was none, or if its record cannot be read."""
+    """Return the last promotion, or None if there was none or its record cannot be read."""
     try:
         record = read_json(definition.properties.get(PROMOTED, ""))
         version, through = record["version"], record["through"]
@@ -69,6 +71,6 @@ def names_lost(hint: int | None, latest: int, definition: CatalogDef | None) -> 
 
 
 def kept_aside_before(definition: CatalogDef) -> int:
-    """Return the version below which all are those of a former catalog; 0 if no promotion is known."""
+    """Return the first version after the former catalog's versions, or 0 without a known promotion."""
     promotion = read_promotion(definition)
     return 0 if promotion is None else promotion.version

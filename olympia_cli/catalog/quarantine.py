@@ -1,7 +1,7 @@
-"""What an expire has taken out of history and not yet deleted, as the catalog's definition holds it.
+"""The quarantine in the catalog's definition: files that expire removed from the history but has not deleted yet.
 
-Quarantine is a list of marks. Each names its manifest, the file that says what would go, and the version that the
-mark was committed as, whose age is how long it has rested.
+The quarantine is a list of marks. A mark names its manifest, which lists the files to delete. It also names the version
+of its commit, whose age is the time in quarantine.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from olympia_cli.format.strict_json import read_json
 EXPIRE_QUARANTINE = "olympia.expire.quarantine"
 EXPIRE_PURGING = "olympia.expire.purging"
 QUARANTINE_MILLIS = 86_400_000
-"""How long a mark rests unless an expire is told otherwise."""
+"""The default time in quarantine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +33,9 @@ class QuarantineMark:
 
 
 def read_quarantine(definition: CatalogDef) -> list[QuarantineMark]:
-    """The marks that rest, in the order of their commits.
+    """Return the marks in quarantine, in the order of their commits.
 
-    A list that cannot be read counts as none: nothing is freed by that, and the next mark finds the files again.
+    A list that cannot be read counts as empty. No files are deleted then, and the next mark finds them again.
     """
     marks = []
     for entry in _entries(definition, EXPIRE_QUARANTINE):
@@ -50,13 +50,13 @@ def read_quarantine(definition: CatalogDef) -> list[QuarantineMark]:
 
 
 def resting_mark(definition: CatalogDef, version: int) -> QuarantineMark | None:
-    """The mark that took a version out of history, while an undo still brings it back."""
+    """Return the mark that removed a version from the history, if an undo can still restore it."""
     marks = read_quarantine(definition) if version >= purged_before(definition) else []
     return next((mark for mark in marks if mark.former_oldest <= version < mark.oldest), None)
 
 
 def read_purging(definition: CatalogDef) -> list[str]:
-    """The manifests whose purge was committed; those that are still there did not reach its end."""
+    """Return the manifests of committed purges. A manifest file that still exists belongs to an incomplete purge."""
     return [entry for entry in _entries(definition, EXPIRE_PURGING) if isinstance(entry, str)]
 
 
@@ -84,6 +84,6 @@ def _write(definition: CatalogDef, key: str, entries: list[Any]) -> None:
 
 
 def purged_before(definition: CatalogDef) -> int:
-    """Versions below this one are gone for good."""
+    """Return the version below which all versions are permanently deleted."""
     text = definition.properties.get(EXPIRE_PURGED, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0

@@ -1,4 +1,4 @@
-"""From a reference, as a person gives it, to the version that it means."""
+"""Resolve a version reference."""
 
 from __future__ import annotations
 
@@ -18,10 +18,13 @@ from olympia_cli.storage.protocol import Store
 def open_head(
     store: Store, now_millis: int, names: Sequence[ObjectName] = (), near: Snapshot | None = None
 ) -> Snapshot:
-    """The latest version, to commit on; Damaged where the next one would close the gap to a root that is no part of
-    history, which readers would take for the latest from then on. That it is not there is seen on the way, and so is
-    what fsck found last. Damaged, too, where the next one would take the name of a version that is lost, and
-    overwrite vn/latest, all that tells of it."""
+    """Return the latest version, to commit on it.
+
+    Raise Damaged if the next version would close the gap before a root that is not part of the history: readers would
+    then take that root for the latest. Raise Damaged, too, if the next version would take the name of a lost version,
+    and overwrite vn/latest, which is the only trace of it. The checks, and the last result of fsck, are read in the
+    same round trips.
+    """
     latest = open_snapshot(store, Latest(), now_millis, names, near, beyond=2)
     check_no_gap(latest)
     check_not_lost(latest)
@@ -42,20 +45,24 @@ def check_not_lost(latest: Snapshot) -> None:
 
 
 def check_no_gap(latest: Snapshot) -> None:
-    """Raise Damaged where the version after the latest would close the gap to a root that stands behind it."""
+    """Raise Damaged if the version after the latest would close the gap before a root that is not part of the
+    history.
+    """
     store, version, width = latest.store, latest.version, latest.file.width
     if version + 2 > MAX_VERSION:
         return
     path = root_path(version + 2, width)
     seen = latest.file.beside.get(path)
     there = store.exists(path) if seen is None else not isinstance(seen, PathMissing)
-    # others may have committed both of them meanwhile
+    # check again: other writers may have committed both versions meanwhile
     if there and not store.exists(root_path(version + 1, width)):
         raise behind_gap(latest, version + 1, version + 2)
 
 
 def behind_gap(latest: Snapshot, missing: int, version: int) -> Damaged:
-    """What is wrong where a root stands behind a version that is missing: it is no part of history, or that is lost."""
+    """Return the error for a root after a missing version: the root is not part of the history, or the version is
+    lost.
+    """
     width = latest.file.width
     with suppress(OlympiaError):
         found = Snapshot(latest.store, read_root(latest.store, version, width), latest)
@@ -74,9 +81,12 @@ def open_snapshot(
     *,
     beyond: int | None = None,
 ) -> Snapshot:
-    """The version of a catalog that a reference means now. `names` are the objects that will be asked for first; `near`
-    is another version, whose files need not be read again. `beyond` is for a commit: it asks for the root of so many
-    versions after the latest, too, which is none of them, and for the note of the last fsck."""
+    """Return the version that a reference means now.
+
+    `names` are the objects that the caller reads first. `near` is another version, whose cached files are reused.
+    `beyond` is set for a commit. It also reads the result of the last fsck, and the root `beyond` versions after the
+    latest, which must be missing.
+    """
 
     guessed: list[Snapshot] = []
 
@@ -89,7 +99,7 @@ def open_snapshot(
             guessed.append(guess)
             paths = guess.next_paths(names if version == file.version else ())
         except OlympiaError:
-            # a root that is damaged, or a name that no object can have: told when the version is really looked at
+            # a damaged root or an invalid name: raised when the version is read
             return ()
         if beyond is not None and file.version + beyond <= MAX_VERSION:
             paths += root_path(file.version + beyond, file.width), LAST_FSCK
@@ -97,24 +107,27 @@ def open_snapshot(
 
     file = read_latest(store, wanted)
     try:
-        # what was guessed is nearly always what it is, and a root is decoded once
+        # the guess is nearly always right, so the root is decoded only once
         latest = _in_history(Snapshot(store, file, guessed[-1] if guessed else near))
     except Damaged:
         if reference == Latest():
             raise
-        # older versions are whole unless they share what is damaged, and a root is never shared
+        # older versions are sound unless they share the damage, and versions never share a root
         if isinstance(reference, Latest):
             reference = AtVersion(file.version - reference.back)
         latest = _newest_whole(store, file)
         if isinstance(reference, AtVersion) and latest.version < reference.version <= file.version:
-            # it exists, and cannot be read: that is what the error must say
+            # the version exists but is unreadable, so raise its own error
             return Snapshot(store, read_root(store, reference.version, file.width))
     return resolve(reference, latest, now_millis)
 
 
 def _in_history(latest: Snapshot) -> Snapshot:
-    """The latest version. Where a hint lags, probes may leap over a gap to a copy of an older root that somebody left
-    behind it; what is before the gap is the end of history."""
+    """Return the latest version of the history.
+
+    If `vn/latest` lags, the search may cross a gap to a copy of an older root after it. The history ends before the
+    gap.
+    """
     while not latest.in_place and not latest.store.exists(root_path(latest.version - 1)):
         below = read_below(latest.store, latest.file)
         if below is None:
@@ -124,7 +137,7 @@ def _in_history(latest: Snapshot) -> Snapshot:
 
 
 def _newest_whole(store: Store, file: RootFile) -> Snapshot:
-    """The newest version before one whose root cannot be read; the damage itself when there is none near."""
+    """Return the newest readable version before an unreadable one, or raise the damage if there is none nearby."""
     for version in range(file.version - 1, max(file.version - 65, -1), -1):
         try:
             return Snapshot(store, read_root(store, version, file.width))
@@ -134,7 +147,7 @@ def _newest_whole(store: Store, file: RootFile) -> Snapshot:
 
 
 def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot:
-    """The version that a reference means, seen from the latest one."""
+    """Return the version that a reference means, relative to the latest version."""
     if isinstance(reference, Latest) and reference.back == 0:
         return latest
     reference = settle(reference, now_millis, lambda: latest.definition.exported_snapshots)
@@ -152,7 +165,7 @@ def resolve(reference: Reference, latest: Snapshot, now_millis: int) -> Snapshot
 
 
 def at_version(version: int, latest: Snapshot) -> Snapshot:
-    """The version of that number, if it counts."""
+    """Return the version with this number. Raise VersionNotFound if it is not part of the history."""
     if version == latest.version:
         return latest
     if version > latest.version:
@@ -162,7 +175,7 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
     data = latest.read_beside_definition(root_path(version, latest.file.width))
     if not isinstance(data, bytes | PathMissing):
         raise data
-    # what is there and not below the stated oldest counts, wherever history really begins
+    # an existing version at or after the stated oldest is valid, wherever the history really begins
     if isinstance(data, bytes) and version >= _stated_oldest(latest):
         return Snapshot(latest.store, RootFile(version, latest.file.width, data), latest)
     oldest = oldest_version(latest)
@@ -172,8 +185,8 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
 
 
 def _gone(version: int, oldest: int, latest: Snapshot) -> VersionNotFound:
-    """For a version that an expire took out of history: what brings it back, and until when."""
-    # as below: what hardly any command needs, none has to load
+    """Return the error for a version that an expire removed, with the command that restores it, and until when."""
+    # imported here, because few commands need it
     from olympia_cli.catalog.quarantine import QUARANTINE_MILLIS, resting_mark
 
     reason = f"version {version} does not exist any more: the oldest is {oldest}"
@@ -182,7 +195,7 @@ def _gone(version: int, oldest: int, latest: Snapshot) -> VersionNotFound:
         return VersionNotFound(reason, hint="see which versions there are", command=("log", "--oneline"))
     until = ""
     with suppress(OlympiaError):
-        # by the store's clock, which a purge goes by
+        # by the store's clock, as a purge measures it
         marked = latest.store.stat(root_path(mark.version, latest.file.width)).modified_at_millis
         until = f", which may be from {time_text(marked + QUARANTINE_MILLIS)} on"
     hint = f"it rests in quarantine until a purge{until}; bring it back"
@@ -190,7 +203,7 @@ def _gone(version: int, oldest: int, latest: Snapshot) -> VersionNotFound:
 
 
 def oldest_version(latest: Snapshot) -> int:
-    """The oldest version that counts. What is stated may lag, so its root may be gone."""
+    """Return the oldest version of the history. The stated one may be outdated, and its root deleted."""
     store, width = latest.store, latest.file.width
     oldest = _stated_oldest(latest)
     if oldest == latest.version or store.exists(root_path(oldest, width)):
@@ -199,7 +212,7 @@ def oldest_version(latest: Snapshot) -> int:
 
 
 def _stated_oldest(latest: Snapshot) -> int:
-    """The catalog definition holds the truth where an expire has run; the hint follows it."""
+    """Return the oldest version according to the catalog's definition or, before the first expire, `vn/oldest`."""
     definition = latest.definition
     if EXPIRE_OLDEST in definition.properties:
         oldest = expired_before(definition)
@@ -209,7 +222,9 @@ def _stated_oldest(latest: Snapshot) -> int:
 
 
 def _at_time(millis: int, latest: Snapshot) -> Snapshot:
-    """The newest version created at or before a time. Times never decrease from version to version, so bisect."""
+    """Return the newest version created at or before a time, by bisection: times never decrease from version to
+    version.
+    """
     if latest.created_at_millis <= millis:
         return latest
     low = oldest_version(latest)
@@ -233,19 +248,19 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
 
 
 class DatedAhead(NamedTuple):
-    """Where versions begin that a clock dated too late, and what to say of them."""
+    """The first version with a time in the future, and its description."""
 
     version: int
     until_millis: int
-    """When the latest version is dated. All that are committed before are dated so too."""
+    """The time of the latest version. Commits before that time get this time, too."""
     ahead_millis: int
     text: str
-    """The version, who committed it, its date."""
+    """Version, author and time."""
 
 
 def dated_ahead(latest: Snapshot, now_millis: int) -> DatedAhead | None:
-    """The first of the versions up to this one that are dated ahead of a time, by more than clocks may disagree."""
-    # hardly any command needs these
+    """Return the first version whose time is ahead of now by more than clocks may differ, or None."""
+    # imported here, because few commands need it
     from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
     from olympia_cli.format.actions import commit_info
 
@@ -266,8 +281,11 @@ def dated_ahead(latest: Snapshot, now_millis: int) -> DatedAhead | None:
 
 
 def way_out(latest: Snapshot, ahead: DatedAhead) -> tuple[str, tuple[str, ...]]:
-    """What it means that versions are dated ahead, and the words of the command that helps: a day is waited for, and a
-    catalog that is further ahead goes into a new one, whose versions are dated as they are committed there."""
+    """Return the explanation for versions with a time in the future, and the words of the command that helps.
+
+    Up to one day, the advice is to wait. Beyond that, it is to import the catalog into a new one, whose commits get new
+    times.
+    """
     text = f"{ahead.text}, {span_text(ahead.ahead_millis)} ahead, and so is each version from then on: set that clock"
     if ahead.ahead_millis <= 86_400_000:
         return f"{text}, and wait", ("log", "--until", f"v{ahead.version}", "-n", "1")
@@ -276,7 +294,9 @@ def way_out(latest: Snapshot, ahead: DatedAhead) -> tuple[str, tuple[str, ...]]:
 
 
 def _near(version: int, low: int, end: int, latest: Snapshot) -> Snapshot | None:
-    """A version, or when its root cannot be read the nearest in the range whose root can: first down, then up."""
+    """Return the version or, if its root is unreadable, the nearest readable one in the range: first below, then
+    above.
+    """
     for number in (*range(version, low - 1, -1), *range(version + 1, end)):
         try:
             return _open(number, latest)
@@ -286,7 +306,9 @@ def _near(version: int, low: int, end: int, latest: Snapshot) -> Snapshot | None
 
 
 def _walk_back(millis: int, latest: Snapshot, oldest: int) -> Snapshot:
-    """As the format's text does it, for a program whose clock may have run backwards."""
+    """Search backwards, version by version, as the format defines it. The clock of another program may have run
+    backwards.
+    """
     for version in range(latest.version - 1, oldest - 1, -1):
         found = _open(version, latest)
         if found.created_at_millis <= millis:
@@ -295,7 +317,7 @@ def _walk_back(millis: int, latest: Snapshot, oldest: int) -> Snapshot:
 
 
 def _exported(name: str, latest: Snapshot, now_millis: int) -> Snapshot:
-    """The version that an export is of; when it is expired here, what the export pins of it."""
+    """Return the version of an export or, if it expired here, the version below the export's pin."""
     if name not in latest.definition.exported_snapshots:
         raise ExportNotFound(
             f"{quoted(name)} is neither a version reference nor the name of an export",

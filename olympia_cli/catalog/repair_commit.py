@@ -1,5 +1,6 @@
-"""Committing a repair, or a copy in the catalog's place. The latest version may be unreadable, so nothing of it is
-looked at but its number."""
+"""Commit a repair, or a copy that replaces the catalog. Only the number of the latest version is used, because it may
+be unreadable.
+"""
 
 from __future__ import annotations
 
@@ -33,18 +34,19 @@ from olympia_cli.tree.bulk import bulk_load
 from olympia_cli.uuids import new_uuid
 
 AT_ONCE = 256
-"""Files that are held in memory and written together."""
+"""The number of files that are held in memory and written together."""
 
 FILL = 0.9
-"""How full the nodes of a tree are made that is built anew; room is left for what comes."""
+"""The fill factor of nodes in a rebuilt tree. The rest is room for insertions."""
 
 MAX_LOST_KEYS = 1000
-"""So many lost keys, and files that a repair answers, are kept in the log; a root must not grow with the damage."""
+"""The maximum number of lost keys, and of files that a repair answers, in the log, so that a root does not grow with
+the damage."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewDefinition:
-    """A definition that is to be written, and the name of its object."""
+    """A definition to be written, and the name of its object."""
 
     name: ObjectName
     content: bytes
@@ -54,20 +56,17 @@ class Entries(Protocol):
     """The entries of a tree to be built."""
 
     def items(self) -> Iterable[tuple[str, str | NewDefinition]]:
-        """Each key, in order, with the path of its definition or with one to be written."""
+        """Yield each key in order, with the path of its definition, or a definition to be written."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Built:
-    """A tree to be built: the path of each key's definition, in key order, and the definitions that are to be written.
-
-    A key whose value is bytes gets a definition file of its own.
-    """
+    """A tree to be built: the path or the new definition of each key, in key order."""
 
     entries: Mapping[str, str | bytes]
     names: Mapping[str, ObjectName]
-    """Of the keys whose definitions are to be written."""
+    """The names for the keys with new definitions."""
 
     def items(self) -> Iterable[tuple[str, str | NewDefinition]]:
         for key, value in self.entries.items():
@@ -76,7 +75,7 @@ class Built:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The catalog that the content of a repair comes from, which version of it, and the SHA-256 of that root."""
+    """The catalog and version that the content of a repair comes from, and the SHA-256 of that root."""
 
     uri: str
     version: int | None
@@ -85,7 +84,7 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A version that mends the one before it. `tree` is an older version's top node, or a tree to be built."""
+    """A version that repairs its predecessor. `tree` is an older version's top node, or a tree to be built."""
 
     head: int
     tree: Node | Entries
@@ -105,19 +104,19 @@ class Repair:
 
 
 def commit_repair(store: Store, clock: Clock, repair: Repair, author: Author) -> int:
-    """Write the version, and return its number. Files are written in this order:
+    """Commit the repair and return its version. Files are written in this order:
 
-    1 definitions and non-root nodes, in parallel, each under a fresh name: nobody sees them yet
-    2 root head+1, created exclusively: THE COMMIT
-    3 vn/latest, best effort
+    1. Definitions and non-root nodes, in parallel, under new names. No reader sees them yet.
+    2. Root head+1, created exclusively: THE COMMIT.
+    3. `vn/latest`, best effort.
 
-    When the root is taken, others committed since the repair was planned: CommitConflict, and what it planned is void.
+    Raise CommitConflict if the root's name is taken: another writer has committed, so the plan is outdated.
     """
     version = _next_version(store, repair)
     while True:
         began = clock.elapsed_millis()
         root = write_files(store, clock, repair, previous_root=root_path(repair.head))
-        # files that no root refers to yet are protected from expire by their age alone
+        # only their age protects files from expire until a root refers to them
         if clock.elapsed_millis() - began <= HALF_AN_HOUR_MILLIS:
             break
     _create_root(store, version, root, _actions(repair, author), repair.sizes)
@@ -125,14 +124,14 @@ def commit_repair(store: Store, clock: Clock, repair: Repair, author: Author) ->
 
 
 def commit_promoted(store: Store, clock: Clock, repair: Repair, author: Author, lost: Sequence[int]) -> int:
-    """Put a copy in the catalog's place, and return its version. Files are written in this order:
+    """Replace the catalog by a copy, and return its version. Files are written in this order:
 
-    1 definitions and nodes, each under a fresh name: nobody sees them yet
-    2 a file at the name of each `lost` version that readers stop before: see `keep_lost_names`
-    3 root head+1, created exclusively: THE SWITCH. Writers who hold the former catalog lose this name
+    1. Definitions and nodes, under new names. No reader sees them yet.
+    2. A placeholder for each of the `lost` versions, at which readers would stop: see `keep_lost_names`.
+    3. Root head+1, created exclusively: THE SWITCH. Writers on the former catalog fail to create this name.
 
-    An expire commits before it deletes, so it cannot take the files of step 1 and leave the name of step 3 free. They
-    may be of any age, as those of a large copy are.
+    An expire commits before it deletes, so it cannot delete the files of step 1 and leave the name of step 3 free. The
+    files may therefore be of any age, as those of a large copy are.
     """
     version = _next_version(store, repair)
     previous_root = root_path(repair.head) if repair.head >= 0 else None
@@ -144,10 +143,10 @@ def commit_promoted(store: Store, clock: Clock, repair: Repair, author: Author, 
 
 
 def keep_lost_names(store: Store, lost: Sequence[int]) -> None:
-    """Create a file at the names of versions whose roots are lost, so that no writer finds such a name free.
+    """Create placeholders at the names of lost roots, so that no writer finds a name free.
 
-    The first name of each gap comes last, and the last gap first. Until then readers stop before the gap; from then on
-    they see all that is behind it. CommitConflict if a root stands at one of the names by now.
+    The last gap is closed first, and the first name of each gap is created last. Until then, readers stop before the
+    gap; afterwards, they see all versions after it. Raise CommitConflict if one of the names holds a root.
     """
     first = [version for before, version in zip([-2, *lost], lost, strict=False) if before != version - 1]
     rest = sorted(set(lost).difference(first), reverse=True)
@@ -164,10 +163,10 @@ def keep_lost_names(store: Store, lost: Sequence[int]) -> None:
 
 
 def pad_versions(store: Store, clock: Clock, latest: int, through: int, author: Author) -> int:
-    """Commit versions without a change up to the number `through`, which a lost root may have had.
+    """Commit versions without changes up to the number `through`, which a lost root may have had. Return the latest
+    version.
 
-    A writer who holds such a root finds the next name taken, by a repair, with which no write goes together: what the
-    writer has read is not what stands at that number now. Return the latest version.
+    A writer on a lost root then finds the next name taken by a repair, which conflicts with every write.
     """
     note = RepairDef(description="nothing changes: a root that is lost may have had this number")
     passed = Action(ActionType.CATALOG_REPAIR, None, b"", note.SerializeToString())
@@ -177,15 +176,17 @@ def pad_versions(store: Store, clock: Clock, latest: int, through: int, author: 
         assert before.sizes is not None, "this program wrote it"
         now = max(clock.now_millis(), before.created_at_millis)
         root = Root(before.node, before.catalog_def, now, path, sizes=before.sizes)
-        # whoever is first, the number is taken
+        # the number is taken, whichever writer created the root
         _write_root(store, latest + 1, root, [passed, author.sign(new_uuid(), latest)], before.sizes)
     return latest
 
 
 def create_repaired(store: Store, clock: Clock, repair: Repair, author: Author) -> None:
-    """Write a catalog of its own, whose version 0 holds everything. In this order:
+    """Write a new catalog whose version 0 holds everything, in this order:
 
-    1 definitions and nodes; 2 root 0, created exclusively: the catalog exists; 3 vn/latest
+    1. Definitions and nodes.
+    2. Root 0, created exclusively. From here on the catalog exists.
+    3. `vn/latest`.
     """
     root = write_files(store, clock, repair, previous_root=None)
     created = Action(ActionType.CATALOG_CREATE, None, definitions.body(repair.catalog))
@@ -200,13 +201,13 @@ def _next_version(store: Store, repair: Repair) -> int:
 
 
 def check_head(store: Store, head: int) -> None:
-    """Raise CommitConflict when somebody committed since the repair was planned."""
+    """Raise CommitConflict if another writer committed since the repair was planned."""
     if store.exists(root_path(head + 1)):
         raise _moved(head)
 
 
 def write_files(store: Store, clock: Clock, repair: Repair, previous_root: str | None) -> Root:
-    """Write all that the root refers to; the root itself, with its pointers, is the caller's to write."""
+    """Write all files that the root refers to. Return the root, which the caller writes."""
     writer = _Writer(store)
     now = max(clock.now_millis(), repair.not_before_millis)
     node = repair.tree
@@ -221,7 +222,7 @@ def write_files(store: Store, clock: Clock, repair: Repair, previous_root: str |
 
 
 class _Writer:
-    """Files on their way to the store, a portion at a time."""
+    """Collects files and writes them in batches."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -249,7 +250,7 @@ class _Writer:
         try:
             self._store.create_many(waiting)
         except (OutcomeUnknown, PathTaken) as error:
-            # whatever became of these files, no root names them
+            # no root refers to these files, whatever their state
             raise StorageFailed(f"{error.message}; nothing was committed") from error
 
 

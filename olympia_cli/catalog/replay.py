@@ -1,18 +1,18 @@
-"""What an action does, told once: to objects, which states hold by name, and to the catalog's own definition.
+"""The effect of each action on objects and on the catalog's own definition.
 
 | action | `replay`: objects | `catalog_after`: the catalog's definition |
 | --- | --- | --- |
-| create, restore, alter | the name holds the definition that the action carries | |
-| drop | the name is gone | |
-| rename | the name moves; a namespace takes along all that is in it | |
-| CATALOG_CREATE, _ALTER | | it is the one that the action carries |
-| CATALOG_EXPORT, _EXPIRE_* | | it records what the payload says |
-| CATALOG_ROLLBACK | whoever replays goes on from `rollback_target` | that version's, with today's protection |
-| CATALOG_REPAIR | it does not tell: see `tells_all` | it does not tell |
-| all others | nothing | nothing |
+| create, restore, alter | the name gets the definition in the action | |
+| drop | the name is removed | |
+| rename | the name moves; a namespace moves with its objects | |
+| CATALOG_CREATE, _ALTER | | the definition in the action |
+| CATALOG_EXPORT, _EXPIRE_* | | updated from the payload |
+| CATALOG_ROLLBACK | the caller continues from `rollback_target` | that version's, with the current protection |
+| CATALOG_REPAIR | unknown: see `tells_all` | unknown |
+| all others | unchanged | unchanged |
 
-A definition in a log is the one that the action left. One that is staged on a newer version is merged with what is
-there first, and then it is what the action leaves: see `staging.py`.
+The definition in a log is the result of the action. An action that is staged on a newer version is first merged with
+that version's definition: see `staging.py`.
 """
 
 from __future__ import annotations
@@ -50,31 +50,31 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef
 from olympia_cli.names import NamespaceName, ObjectName, as_found
 
 T = ActionType
-# looked up once: a log asks every version for it, and an enumeration of protobuf's answers slowly
+# cached: lookups in a protobuf enumeration are slow, and every version of a log is compared with it
 _ROLLBACK = T.CATALOG_ROLLBACK
 D = TypeVar("D", CatalogDef, NamespaceDef, TableDef, ViewDef)
 
 PUTS = CREATES | RESTORES | ALTERS
-"""What leaves a definition at the name that it names."""
+"""Action types that set the definition at a name."""
 
 
 # Objects
 
 
 class ObjectState(Protocol):
-    """Objects by name, or as much of them as somebody wants to know."""
+    """Objects by name, or those that the caller is interested in."""
 
     def put(self, name: ObjectName, definition: bytes) -> None:
-        """The name holds the definition, which is empty when the action carries none."""
+        """Set the definition of the name. It is empty if the action has none."""
 
     def drop(self, name: ObjectName) -> None: ...
 
     def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
-        """As `moved`; the definition is that of the object itself, for who does not have it."""
+        """Rename as `moved` does. `definition` is that of the object itself."""
 
 
 def replay(action: Action, objects: ObjectState) -> bool:
-    """Do to objects what an action did to them. False when it is none that changes the object it names."""
+    """Apply an action to objects. Return False if its type does not change the object that it names."""
     if action.name is None:
         return False
     if action.type in PUTS:
@@ -89,7 +89,7 @@ def replay(action: Action, objects: ObjectState) -> bool:
 
 
 def moved(name: ObjectName, old: ObjectName, new: ObjectName) -> ObjectName:
-    """What a name becomes when `old` becomes `new`: a namespace takes along all that is in it."""
+    """Return the name after `old` is renamed to `new`. A namespace moves with its objects."""
     if name == old:
         return new
     if isinstance(old, NamespaceName) and not isinstance(name, NamespaceName) and name.namespace == old.namespace:
@@ -98,14 +98,14 @@ def moved(name: ObjectName, old: ObjectName, new: ObjectName) -> ObjectName:
 
 
 def touched(action: Action) -> set[ObjectName]:
-    """The objects that an action names: a rename names two."""
+    """Return the objects that an action names: two for a rename."""
     if action.name is None:
         return set()
     return {action.name, renamed(action)} if action.type in RENAMES else {action.name}
 
 
 def rollback_target(actions: Sequence[Action]) -> int | None:
-    """The version that a commit went back to; None when it is no rollback."""
+    """Return the version that a commit rolled back to, or None."""
     for action in actions:
         if action.type == _ROLLBACK:
             return action.parse_payload(RollbackDef).to_version
@@ -113,15 +113,15 @@ def rollback_target(actions: Sequence[Action]) -> int | None:
 
 
 def tells_all(actions: Sequence[Action]) -> bool:
-    """Whether a version's actions say all that it changed: those of other programs and repairs do not."""
+    """Return True if the actions describe all changes. Those of repairs and of other programs do not."""
     return bool(actions) and not any(action.type == T.CATALOG_REPAIR for action in actions)
 
 
-# What an alter changes of a definition
+# The parts of a definition that an alter changes
 
 
 def alter_of(action: Action) -> AlterDef:
-    """The properties and fields that an alter changes; none when it may change anything."""
+    """Return the properties and fields that an alter changes. An empty result means that it may change anything."""
     if action.type == T.NAMESPACE_ALTER_SET_PROPERTIES:
         return AlterDef(set_properties=action.parse_payload(NamespaceSetPropertiesDef).keys)
     if action.type == T.NAMESPACE_ALTER_UNSET_PROPERTIES:
@@ -130,9 +130,9 @@ def alter_of(action: Action) -> AlterDef:
 
 
 def merge(now: D, wanted: D, action: Action) -> D:
-    """The definition as it is now, with what the action changes taken from the one that it carries.
+    """Return the current definition with the parts that the action changes taken from the action's definition.
 
-    `now` is the caller's own copy, and changed.
+    `now` must be the caller's own copy, and is modified.
     """
     change = alter_of(action)
     if not (change.set_properties or change.unset_properties or change.fields):
@@ -148,7 +148,7 @@ def merge(now: D, wanted: D, action: Action) -> D:
 
 
 def _copy_field(name: str, source: Message, target: Message) -> None:
-    """Make one field equal, and leave all others alone, those included that this program does not know."""
+    """Copy one field and leave all others unchanged, including unknown ones."""
     field = source.DESCRIPTOR.fields_by_name[name]
     target.ClearField(name)
     value = getattr(source, name)
@@ -169,10 +169,10 @@ def catalog_after(
     version: int,
     older: Callable[[int], CatalogDef | None] = lambda version: None,
 ) -> CatalogDef:
-    """The catalog's definition after an action of `version`. One that changed is tied to no file.
+    """Return the catalog's definition after an action of `version`. A changed definition has no `integrity` field.
 
-    `definition` is the one before; `older` has those of the versions that a rollback may go back to. InvalidOption or
-    VersionNotFound says that the action does not fit what was before, Unsupported that the definition is not known.
+    `definition` is the one before. `older` returns the definition of a rollback's target. Raise InvalidOption or
+    VersionNotFound if the action does not fit the previous state, Unsupported if the result is not known.
     """
     after: CatalogDef | None
     if action.type in (T.CATALOG_CREATE, T.CATALOG_ALTER):
@@ -182,7 +182,7 @@ def catalog_after(
         after = None
     elif action.type == T.CATALOG_ROLLBACK:
         target = older(action.parse_payload(RollbackDef).to_version)
-        # exports stay recorded and what expire decided stays decided
+        # exports and expires stay recorded
         after = None if target is None else keep_protection(target, definition)
     elif action.type in EXPIRES:
         after = _expired(bare(definition), action, version)
@@ -197,9 +197,9 @@ def catalog_after(
 
 
 def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
-    """What counts as the oldest version is a property of the catalog; the files are expire's own business.
+    """Apply an expire to the catalog's definition. Files are expire's own responsibility.
 
-    The conditions are those of the version that is committed on: another expire may have been there first.
+    The conditions are checked against the version that is committed on, because another expire may have come first.
     """
     change = action.parse_payload(ExpireDef)
     oldest = oldest_before(catalog, change)
@@ -249,8 +249,8 @@ def _narrowed(mark: QuarantineMark, change: ExpireDef) -> QuarantineMark:
 
 
 def oldest_before(catalog: CatalogDef, change: ExpireDef) -> int:
-    """The oldest version before an expire."""
-    # before the first expire only the plan knows where the catalog begins: it may be an export of a later version
+    """Return the oldest version before an expire."""
+    # before the first expire, only the plan knows the first version: the catalog may be an export of a later one
     return expired_before(catalog) if EXPIRE_OLDEST in catalog.properties else change.former_oldest
 
 
@@ -274,7 +274,7 @@ def _exported(catalog: CatalogDef, change: ExportDef) -> CatalogDef:
 
 
 def check_kept(version: int, catalog: CatalogDef) -> None:
-    """Refuse to revive what an expire has taken out of history: its files may be gone at any moment."""
+    """Raise VersionNotFound for a version that an expire removed: its files may be deleted at any moment."""
     oldest = expired_before(catalog)
     if version < oldest:
         raise VersionNotFound(f"version {version} does not exist any more: the oldest is {oldest}", hint="")

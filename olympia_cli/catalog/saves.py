@@ -1,8 +1,8 @@
-"""The saves of distributed transactions: files, each created exclusively, of which the last tells how one stands.
+"""The saves of distributed transactions: files, each created exclusively. The last one has the state.
 
-It does so by its running root: a node file while the transaction is open, the root of a version once it is committed,
-nothing once it is aborted. The file without a number is a copy of the last save, and decides nothing beside saves.
-Alone it is the transaction.
+The running root in a save tells the state. It is a node file while the transaction is open, the root of a version once
+it is committed, and empty once it is aborted. The file without a number is a copy of the last save. It counts only if
+there is no other file.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef
 from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
 
 NO_SAVE = -1
-"""In place of a save's number: there is only the file without one, and the next save is the first."""
+"""The number of a save without a number. The save after it is number 0."""
 
 
 class State(Enum):
@@ -53,13 +53,13 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Saved:
-    """A distributed transaction as its latest save has it."""
+    """A distributed transaction as of its latest save."""
 
     id: str
     save: int
     definition: DistributedTransactionDef
     flaw: str = field(default="", kw_only=True)
-    """What is wrong with the latest save itself, where its copy is read in its place."""
+    """The problem with the latest save, if its copy was read instead."""
 
     @property
     def path(self) -> str:
@@ -83,17 +83,17 @@ class Saved:
 
     @property
     def committed_version(self) -> int | None:
-        """The version that holds it, once it is committed and somebody noted it."""
+        """The version that holds the transaction, if its commit is recorded."""
         return parse_root_path(self.definition.running_root_node_file_path)
 
     @property
     def is_running(self) -> bool:
-        """Whether it is neither committed nor aborted."""
+        """True if the transaction is neither committed nor aborted."""
         return bool(self.definition.running_root_node_file_path) and self.committed_version is None
 
     @property
     def ends_at_millis(self) -> int:
-        """When it is over, whatever becomes of it."""
+        """The end of the transaction's lifetime."""
         return self.definition.expire_at_millis
 
     def state(self, clock: Clock) -> State:
@@ -104,9 +104,9 @@ class Saved:
 
 @dataclass(frozen=True, slots=True)
 class UnreadableSave:
-    """A distributed transaction whose latest save is damaged, so that nobody knows how it stands.
+    """A distributed transaction whose latest save is damaged, so that its state is unknown.
 
-    `known` is what another save says, or the copy of one: they all tell the same beginning and end.
+    `known` is the content of another save or of the copy. All of them have the same beginning and end.
     """
 
     id: str
@@ -118,20 +118,20 @@ class UnreadableSave:
 
     @property
     def ends_at_millis(self) -> int:
-        """When it is over, whatever becomes of it: by another save, or when the longest lifetime is."""
+        """The end of its lifetime according to another save, or else the latest possible one."""
         return self.modified_at_millis + MAX_TTL_MILLIS if self.known is None else self.known.expire_at_millis
 
     def state(self, clock: Clock) -> State:
         return State.UNREADABLE
 
     def error(self, meaning: str = "") -> Damaged:
-        """For whoever needs it; `meaning` is what that means for him."""
-        hint = "if it cannot be restored, give it up with all that it staged"
+        """Return the error for callers that need the save. `meaning` is appended to the reason."""
+        hint = "if the save cannot be restored, abort the transaction with all its staged changes"
         return Damaged("F501", self.path, self.reason + meaning, hint=hint, command=("txn", "abort", self.id))
 
 
 def find(store: Store, id: str) -> Saved:
-    """The latest save of a transaction, whatever its state; Damaged when it cannot be read."""
+    """Return the latest save of a transaction in any state. Raise Damaged if it cannot be read."""
     saved = look(store, id)
     if isinstance(saved, UnreadableSave):
         raise saved.error()
@@ -139,7 +139,7 @@ def find(store: Store, id: str) -> Saved:
 
 
 def look(store: Store, id: str) -> Saved | UnreadableSave:
-    """The latest save of a transaction, whether it can be read or not."""
+    """Return the latest save of a transaction, readable or not."""
     parsed = parse_id(id)
     listed = list_saves(store, f"dtxn/{parsed}.") if parsed is not None else {}
     saved = next(_read(store.read_many, listed), None)
@@ -153,16 +153,16 @@ def look(store: Store, id: str) -> Saved | UnreadableSave:
 
 
 def saved_transactions(store: Store, read_many: ReadMany | None = None) -> Iterator[Saved | UnreadableSave]:
-    """The latest save of every transaction, in the order of their ids. One that is damaged does not hide the others.
+    """Yield the latest save of every transaction in the order of ids, without hiding the others after a damaged one.
 
-    `read_many` reads in the store's place, for whoever counts what is read or takes a failing read for damage.
+    `read_many` replaces the store's, to count reads or to treat failed reads as damage.
     """
     return _read(read_many or store.read_many, list_saves(store, "dtxn/"))
 
 
 def committed_runs(store: Store, read_many: ReadMany) -> dict[str, int | None]:
-    """The running roots that committed transactions had, by all of their saves that can be read. For the last of each,
-    which is what was committed, the version that it became."""
+    """Return the running roots in all readable saves of committed transactions. The last one of each transaction, which
+    was committed, maps to the version that it became; the others map to None."""
     listed = list_saves(store, "dtxn/")
     versions: dict[str, int] = {}
     for saved in _read(read_many, listed):
@@ -181,7 +181,7 @@ def committed_runs(store: Store, read_many: ReadMany) -> dict[str, int | None]:
 
 
 def list_saves(store: Store, prefix: str) -> dict[str, dict[int, FileInfo]]:
-    """The files of each transaction by the number of the save."""
+    """Return the files of each transaction by save number."""
     listed: dict[str, dict[int, FileInfo]] = {}
     for file in store.list(prefix):
         parsed = parse_transaction_path(file.path)
@@ -198,7 +198,7 @@ def _read(read_many: ReadMany, listed: dict[str, dict[int, FileInfo]]) -> Iterat
         try:
             definition = _decode(id, data, path)
         except PathMissing:
-            continue  # an expire deleted it since the listing
+            continue  # an expire deleted the save since the listing
         except (Damaged, PathOutside) as error:
             reason = error.reason if isinstance(error, Damaged) else error.message
             unreadable = UnreadableSave(id, save, path, reason, listed[id][save].modified_at_millis)
@@ -216,13 +216,13 @@ def _decode(id: str, data: bytes | OlympiaError, path: str) -> DistributedTransa
     if parse_root_path(definition.beginning_root_node_file_path) is None:
         raise Damaged("F501", path, "it does not name the version that it began at")
     if not definition.expire_at_millis:
-        # the last field: a file that is cut between two fields can still be parsed
+        # the last field: a file that is truncated between two fields can still be parsed
         raise Damaged("F501", path, "it does not say when it expires")
     return definition
 
 
 def _read_others(read_many: ReadMany, unreadable: UnreadableSave, files: dict[int, FileInfo]) -> Saved | UnreadableSave:
-    """The transaction as its copy has it, or else with what any of its other files tells."""
+    """Return the transaction from the copy of its latest save, or else with the content of another file."""
     id, others = unreadable.id, sorted(files.keys() - {unreadable.save})
     whole: dict[int, DistributedTransactionDef] = {}
     for save, (path, data) in zip(others, read_many(files[save].path for save in others), strict=True):
@@ -234,7 +234,10 @@ def _read_others(read_many: ReadMany, unreadable: UnreadableSave, files: dict[in
 
 
 def _is_copy_of_latest(whole: dict[int, DistributedTransactionDef], latest: int) -> bool:
-    """Whether the file without a number is a copy of the latest save: all before it are whole, and it is of none."""
+    """Return True if the file without a number must be a copy of the latest save: it differs from all earlier ones.
+
+    That needs all earlier saves to be sound.
+    """
     if not whole or len(whole) != latest - NO_SAVE:
         return False
     bodies = {save: definitions.body(definition) for save, definition in whole.items()}
@@ -242,13 +245,13 @@ def _is_copy_of_latest(whole: dict[int, DistributedTransactionDef], latest: int)
 
 
 def store_save(store: Store, definition: DistributedTransactionDef, save: int) -> None:
-    """Create a save exclusively, then the hint to it."""
+    """Create a save exclusively, then the pointer to it."""
     content = definitions.body(definition)
     path = transaction_save_path(definition.id, save)
     if parse_transaction_path(path) is None:
         raise Refused(
-            f"after save {save - 1} of the transaction {definition.id} there is no number for another one",
-            hint=f"no program saves that often: look who wrote {transaction_save_path(definition.id, save - 1)}",
+            f"save {save - 1} of the transaction {definition.id} has the last possible number",
+            hint=f"no program saves that often: find out what wrote {transaction_save_path(definition.id, save - 1)}",
         )
     try:
         store.create(path, definitions.encode(content, path))
@@ -259,7 +262,7 @@ def store_save(store: Store, definition: DistributedTransactionDef, save: int) -
 
 
 def parse_id(text: str) -> str | None:
-    """The id as files have it; None when it is none."""
+    """Return the normalized id, or None if it is not a UUID."""
     try:
         return str(uuid.UUID(text))
     except ValueError:

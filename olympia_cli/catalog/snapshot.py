@@ -1,4 +1,4 @@
-"""A read view of one version. It never changes, whatever others commit."""
+"""A read-only view of one version. It never changes, whatever is committed later."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from olympia_cli.tree.scan import scan_nodes
 from olympia_cli.tree.search import search
 
 MAJOR_VERSION = 0
-"""The newest major version of the format that this program knows."""
+"""The newest major version of the format that this program supports."""
 
 REQUIRED_FEATURES = "olympia.required-features"
 EXPIRE_OLDEST = "olympia.expire.oldest"
@@ -50,7 +50,7 @@ D = TypeVar("D", bound=ObjectDefinition, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class CatalogObject(Generic[D]):
-    """An object as a version has it: its name, the path of its definition, and the definition."""
+    """An object in a version: its name, the path of its definition, and the definition."""
 
     name: ObjectName
     path: str
@@ -66,11 +66,12 @@ class CatalogObject(Generic[D]):
 
 
 class Snapshot:
-    """One version of a catalog."""
+    """A read-only view of one version of a catalog."""
 
     def __init__(self, store: Store, file: RootFile, near: Snapshot | None = None, root: Root | None = None) -> None:
-        """`near` is another version of the same catalog, whose nodes and definitions need not be read again; `root` is
-        what the file was made of, where that is known."""
+        """Decode the root. `near` is another version of the same catalog, whose caches are shared. `root` is the
+        decoded root, if known.
+        """
         if file.damage is not None:
             raise file.damage
         self.store = store
@@ -79,7 +80,7 @@ class Snapshot:
             root = near.root
         self.root: Root = decode_root(file.data, file.path, file.java) if root is None else root
         if near is not None and near.root.sizes != self.root.sizes:
-            # another catalog at the same place
+            # another catalog now exists at the same location
             near = None
         self.reader: NodeReader = (
             near.reader if near is not None else NodeReader(store, java=file.java, sizes=self.root.sizes)
@@ -103,15 +104,15 @@ class Snapshot:
 
     @property
     def in_place(self) -> bool:
-        """Whether the root names the version before it, as every root does that was committed where it stands."""
+        """True if the root names the version before it, as every committed root does."""
         before = root_path(self.version - 1) if self.version else None
         return self.file.java or self.root.previous_root == before
 
     def out_of_place(self) -> Damaged:
-        """For whoever would go on from a root that is not in its place."""
+        """Return the error for a root that is not part of the history."""
         reason = f"the root of version {self.version} does not name the version before it"
         return Damaged(
-            "F104", self.file.path, reason, hint="see what is wrong, and mend it", command=("fsck", "--repair")
+            "F104", self.file.path, reason, hint="list the damage and repair it", command=("fsck", "--repair")
         )
 
     @property
@@ -123,7 +124,9 @@ class Snapshot:
 
     @property
     def sizes(self) -> Sizes:
-        """Order and name sizes; from the root when it has them, so that a search need not wait for the definition."""
+        """Order and name sizes. They come from the root if it has them, so that a search need not wait for the
+        definition.
+        """
         return self.root.sizes if self.root.sizes is not None else sizes_of(self._loaded_definition())
 
     @property
@@ -134,8 +137,10 @@ class Snapshot:
         return self._keys
 
     def actions(self, rows: Sequence[tuple[str, str]] | None = None) -> tuple[Action, ...]:
-        """What the commit of this version did; empty for versions of other programs. `rows` are those of its file,
-        where they were read already."""
+        """Return the actions of this version's commit, or nothing for versions of other programs.
+
+        `rows` are the action rows of its file, if already read.
+        """
         if self.file.java:
             return ()
         path = self.file.path
@@ -144,7 +149,9 @@ class Snapshot:
         return tuple([decode_action(key, value, path) for key, value in rows])
 
     def next_paths(self, names: Sequence[ObjectName]) -> list[str]:
-        """What a reader of these objects asks for next: the catalog definition, and nodes on the way to them."""
+        """Return the files that a reader of these objects needs next: the catalog's definition, and nodes on the
+        way.
+        """
         paths = [check_pointer(self.root.catalog_def, self.file.path)] if self._definition is None else []
         for name in names if self.root.sizes is not None else ():
             child = self._child(self.keys.encode(name))
@@ -155,10 +162,10 @@ class Snapshot:
     # One object
 
     def find(self, name: ObjectName) -> str | None:
-        """The path of the object's definition, or None."""
+        """Return the path of the object's definition, or None."""
         if not isinstance(name, NamespaceName):
             return self._find(name)
-        # a statement on a table asks for its namespace, and many of them for the same
+        # cached, because each operation on a table looks up its namespace
         if name not in self._namespaces:
             self._namespaces[name] = self._find(name)
         return self._namespaces[name]
@@ -167,14 +174,14 @@ class Snapshot:
         try:
             key = self.keys.encode(name)
         except InvalidName:
-            # too long for what the root says; the definition must agree before anyone is blamed
+            # too long according to the root; check first that the definition agrees
             _ = self.definition
             raise
         if self._definition is None:
             child = self._child(key)
             if child is not None and not self.reader.knows(child):
                 node = self.read_beside_definition(child)
-                # an error here is met again, and explained, by whoever reads the node
+                # reading the node raises the error again
                 if isinstance(node, bytes):
                     self.reader.keep(child, node)
             self._loaded_definition()
@@ -199,7 +206,7 @@ class Snapshot:
         return cast("CatalogObject[ViewDef]", found)
 
     def get(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
-        """The object with its definition, or None."""
+        """Return the object with its definition, or None."""
         path = self.find(name)
         return None if path is None else next(self.read_objects([(name, path)]))
 
@@ -215,13 +222,13 @@ class Snapshot:
         return cast("Iterator[ViewName]", self._listed(Kind.VIEW, namespace))
 
     def _listed(self, kind: Kind, namespace: str | None = None) -> Iterator[ObjectName]:
-        """As `entries`, the names alone: of lists that are long, a node at a time."""
+        """Like `entries`, for names only. Long lists are decoded one node at a time."""
         if namespace is not None:
             self._check_namespace(namespace)
         return chain.from_iterable(names for names, _ in self._scanned(kind, namespace, None))
 
     def names_by_namespace(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[str, Sequence[str]]]:
-        """As `tables` or `views`, as text: a namespace, and the names that follow each other in it."""
+        """Like `tables` or `views`, but yield each namespace with the names in it as text."""
         if namespace is not None:
             self._check_namespace(namespace)
         found = self._nodes(kind, namespace, None)
@@ -230,9 +237,9 @@ class Snapshot:
     def entries(
         self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
     ) -> Iterator[tuple[ObjectName, str]]:
-        """Names and definition paths of a kind, in key order, from the one after another on;
+        """Yield names and definition paths of a kind in key order, starting after `after`.
 
-        NamespaceNotFound when asked for a namespace that is not there.
+        Raise NamespaceNotFound if the given namespace does not exist.
         """
         if namespace is not None:
             self._check_namespace(namespace)
@@ -241,7 +248,7 @@ class Snapshot:
     def scan(
         self, kind: Kind, namespace: str | None = None, after: ObjectName | None = None
     ) -> Iterator[tuple[ObjectName, str]]:
-        """As `entries`, whether or not the namespace exists."""
+        """Like `entries`, without the check that the namespace exists."""
         for names, paths in self._scanned(kind, namespace, after):
             yield from zip(names, paths, strict=True)
 
@@ -254,7 +261,7 @@ class Snapshot:
     def _nodes(
         self, kind: Kind, namespace: str | None, after: ObjectName | None
     ) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        """Keys and values, as many at a time as a node has of them."""
+        """Yield keys and values, one node at a time."""
         self._loaded_definition()
         last = "" if after is None else self.keys.encode(after)
         yield from scan_nodes(self.reader, self.root.node, self.keys.prefix(kind, namespace), last)
@@ -265,18 +272,18 @@ class Snapshot:
             raise not_found(name, self.version)
 
     def names(self, kind: Kind, namespace: str) -> list[str]:
-        """The names of a kind in a namespace, in key order; NamespaceNotFound when that is not there."""
+        """Return the names of a kind in a namespace, in key order. Raise NamespaceNotFound if it does not exist."""
         self._check_namespace(namespace)
         prefix, path = self.keys.prefix(kind, namespace), self.file.path
         found = scan_nodes(self.reader, self.root.node, prefix)
         return [name for keys, _ in found for name in self.keys.names(keys, prefix, path)]
 
     def objects(self, kind: Kind, namespace: str | None = None) -> Iterator[CatalogObject[ObjectDefinition]]:
-        """The objects of a kind with their definitions, read in parallel, in key order."""
+        """Yield the objects of a kind in key order. Definitions are read in parallel."""
         return self.read_objects(self.entries(kind, namespace))
 
     def read_objects(self, entries: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:
-        """The objects whose definitions are at these paths, in order."""
+        """Yield the objects with the definitions at these paths, in order."""
         entries = iter(entries)
         while batch := list(islice(entries, 1024)):
             for _, path in batch:
@@ -290,7 +297,7 @@ class Snapshot:
                 yield found
 
     def read_beside_definition(self, path: str) -> bytes | StoreError:
-        """A file of this catalog, and in the same round trip the catalog definition, unless that is known already."""
+        """Read a file, and the catalog's definition in the same round trip, unless it is known."""
         if self._definition is not None:
             return next(self.definitions.read([path]))
         definition = check_pointer(self.root.catalog_def, self.file.path)
@@ -299,20 +306,20 @@ class Snapshot:
         return beside
 
     def _child(self, key: str) -> str | None:
-        """The node below the root on the way to a key, if there is one."""
+        """Return the child of the root on the way to a key, if there is one."""
         at, found = self.root.node.find(key)
         child = None if found or self.root.node.is_leaf else self.root.node.children[at]
         return check_pointer(child, self.file.path) if isinstance(child, str) else None
 
     def keep(self, path: str, data: bytes) -> None:
-        """Remember a file that was read by other means."""
+        """Cache a file that was read elsewhere."""
         version = parse_root_path(path)
         if path == self.root.catalog_def or version is not None:
-            # a root after this one is no part of history yet, and another may take its place
+            # do not cache later roots: they are not part of the history yet, and may be replaced
             if version is None or version < self.version:
                 self.definitions.keep(path, data)
             return
-        # what is wrong with a node is told by whoever reads it
+        # reading the node raises the error
         with contextlib.suppress(Damaged):
             self.reader.keep(path, data)
 
@@ -339,7 +346,7 @@ class Snapshot:
 
 
 def read_object(name: ObjectName, path: str, data: bytes | StoreError) -> CatalogObject[ObjectDefinition]:
-    """The object whose definition file holds the bytes, given what was read for it."""
+    """Return the object, given the content of its definition file or the error of reading it."""
     if isinstance(data, PathMissing):
         raise Damaged("F301", path, f"the definition of {name.kind.word} {name} is missing")
     if isinstance(data, Exception):
@@ -349,7 +356,7 @@ def read_object(name: ObjectName, path: str, data: bytes | StoreError) -> Catalo
 
 
 def check_supported(definition: CatalogDef, path: str) -> None:
-    """Raise Unsupported for a catalog that a newer program made."""
+    """Raise Unsupported for a catalog of a newer program."""
     if definition.major_version > MAJOR_VERSION:
         raise Unsupported(
             f"{path}: the catalog has format version {definition.major_version}; "
@@ -365,13 +372,13 @@ def check_supported(definition: CatalogDef, path: str) -> None:
         definition.view_name_max_size_bytes,
     )
     if not 3 <= definition.order <= 2**20:
-        raise Damaged("F307", path, f"its order is {definition.order}, and no tree has that")
+        raise Damaged("F307", path, f"its order {definition.order} is out of range")
     if not all(1 <= size <= 2**16 for size in sizes):
         raise Damaged("F307", path, "its name sizes are out of range")
 
 
 def expired_before(definition: CatalogDef) -> int:
-    """The oldest version that counts, as the last expire committed it; 0 when there was none."""
+    """Return the oldest version of the history according to the last expire, or 0 if there was none."""
     text = definition.properties.get(EXPIRE_OLDEST, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
 

@@ -1,7 +1,7 @@
-"""Staging an action on a draft: when a statement asks for it, and when a commit is rebased on a newer version.
+"""Stage an action on a draft, for a transaction's own changes and for a rebase on a newer version.
 
-An action says all that is needed to do it again on a newer version: which properties and fields it changes, and
-their values in the definition that it carries. Here it is fitted to the draft; what it then does, `replay.py` says.
+An action holds all that is needed to apply it again: the changed properties and fields, and their values in its
+definition. This module merges the action with the draft. `replay.py` defines its effect.
 """
 
 from __future__ import annotations
@@ -50,19 +50,19 @@ NO_LONGER_FITS = (
     NamespaceNotEmpty,
     InvalidOption,
 )
-"""What an action raises when it does not fit the state that it meets; anything else is about files, not about it."""
+"""The errors of an action that does not fit the current state. Other errors are about files."""
 
 _NO_CHANGE = READS | {T.COMMIT_INFO, T.CATALOG_CREATE}
 _CATALOG_CHANGES = EXPIRES | {T.CATALOG_ALTER, T.CATALOG_EXPORT}
-# looked up once, as in `transaction.py`
+# cached, as in `transaction.py`
 _COMPACT, _ROLLBACK = T.CATALOG_COMPACT, T.CATALOG_ROLLBACK
 
 
 def stage(action: Action, draft: Draft, *, is_merged: bool = False) -> Action:
-    """Do the action on the draft; the action as it then reads, its definition being the one that it now leaves.
+    """Apply the action to the draft. Return the action with the definition that results.
 
-    `is_merged` says that an alter's definition was made of the draft's own just now. Raises what a person would expect:
-    not found, exists already, not empty.
+    `is_merged` means that an alter's definition was made from the draft's current one. Raise the usual errors for
+    objects that are missing, exist already, or are not empty.
     """
     if action.type in _NO_CHANGE or action.merged:
         return action
@@ -76,11 +76,11 @@ def stage(action: Action, draft: Draft, *, is_merged: bool = False) -> Action:
         action = action if is_merged else _fit(action, action.name, draft)
         if replay(action, draft):
             return action
-    raise Unsupported(f"an action of type {action.type_name} cannot be done again")
+    raise Unsupported(f"an action of type {action.type_name} cannot be applied again")
 
 
 def _fit(action: Action, name: ObjectName, draft: Draft) -> Action:
-    """Check that the action can be done on the draft; an alter is merged with what is there."""
+    """Check that the action fits the draft. Merge an alter with the current definition."""
     if action.type in ALTERS:
         return _merge(action, name, draft)
     if action.type in CREATES or action.type in RESTORES:
@@ -131,7 +131,7 @@ def _merge(action: Action, name: ObjectName, draft: Draft) -> Action:
     if again is not None and isinstance(now, TableDef) and isinstance(wanted, TableDef):
         present = now.iceberg_metadata_location
         if present != again.staged_on:
-            # a change of data is made again on what the table is now
+            # repeat a change of data on the table's current metadata
             wanted.iceberg_metadata_location = again.do(present)
             wanted.iceberg_previous_metadata_location = present
             again = replace(again, staged_on=present)
@@ -140,7 +140,7 @@ def _merge(action: Action, name: ObjectName, draft: Draft) -> Action:
 
 
 def check_location(name: ObjectName, now: ObjectDefinition, change: AlterDef) -> None:
-    """Raise CommitConflict when a table's metadata is not where the change expects it."""
+    """Raise CommitConflict if a table's metadata location is not the expected one."""
     expected = change.expected_metadata_location
     if not isinstance(now, TableDef) or not change.HasField("expected_metadata_location"):
         return
@@ -179,7 +179,7 @@ def _roll_back(action: Action, draft: Draft) -> Action:
     if target > draft.base.version:
         raise VersionNotFound(f"version {target} does not exist: the latest is {draft.base.version}", hint="")
     check_kept(target, draft.catalog)
-    # with readers of its own: what is kept of a file says nothing of whether it is still there
+    # without shared caches: a cached file may no longer exist
     snapshot = Snapshot(draft.base.store, read_root(draft.base.store, target))
     _check_revived(draft.base, snapshot)
     catalog = catalog_after(draft.catalog, action, draft.base.version + 1, lambda version: snapshot.definition)
@@ -190,11 +190,11 @@ def _roll_back(action: Action, draft: Draft) -> Action:
 
 
 def _check_revived(base: Snapshot, target: Snapshot) -> None:
-    """Read all that the older version reaches and the newer one does not: none of it may be missing or damaged.
+    """Read all definitions that only the older version reaches, to check that none is missing or damaged.
 
-    Where the newer one is damaged itself, which is what a rollback is for, all that the older one reaches is read.
+    If the newer version is damaged, which a rollback repairs, read all definitions of the older one.
     """
-    # only a rollback asks
+    # imported here, because only a rollback needs it
     from olympia_cli.tree.diff import diff
 
     try:
@@ -209,7 +209,7 @@ def _check_revived(base: Snapshot, target: Snapshot) -> None:
 
 
 def _compact(action: Action, draft: Draft) -> Action:
-    """Build the tree anew with the same content, filled as the payload says."""
+    """Rebuild the tree with the same content and the fill factor in the payload."""
     percent = action.parse_payload(CompactDef).fill_percent or 100
     tree = draft.tree
     draft.node = bulk_load(scan(tree.reader, draft.node), tree.sizes.order, lambda node: node, percent / 100)

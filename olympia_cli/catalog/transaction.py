@@ -1,7 +1,6 @@
-"""A transaction: what can be said in it, each statement an action that is staged. It writes nothing; `commit.py` does.
+"""Transactions: each method stages an action. Nothing is written before `commit.py` commits.
 
-Statements check what they need at once, so that a mistake shows where it is made, and they see the effects of the
-statements before them.
+Methods check their preconditions at once, and see the effects of earlier ones.
 """
 
 from __future__ import annotations
@@ -53,14 +52,14 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 T = ActionType
-# looked up once: a transaction may make thousands of tables, and an enumeration of protobuf's answers slowly
+# cached: a transaction may create thousands of tables, and lookups in a protobuf enumeration are slow
 _TABLE_CREATE = T.TABLE_CREATE
 
 _RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
 
 
 class Transaction(TransactionState):
-    """Statements on one version, to be committed together."""
+    """Changes on top of one version, to be committed together."""
 
     # Namespaces
 
@@ -90,12 +89,12 @@ class Transaction(TransactionState):
             self.do(_action(T.NAMESPACE_ALTER_UNSET_PROPERTIES, name, definition, payload_unset), is_merged=True)
 
     def rename_namespace(self, old: NamespaceName, new: NamespaceName) -> None:
-        """Rename a namespace with all that is in it; ids and definitions stay."""
+        """Rename a namespace with its objects. Ids and definitions are unchanged."""
         payload = RenameDef(new_namespace_name=new.namespace)
         self.do(_action(T.NAMESPACE_RENAME, old, self._need(old), payload))
 
     def drop_namespace(self, name: NamespaceName, cascade: bool = False) -> None:
-        """Drop an empty namespace, or with cascade one and all that is in it."""
+        """Drop an empty namespace or, with `cascade`, one with all its objects."""
         drops = [self._drop(T.NAMESPACE_DROP, name, NamespaceDropDef(cascade=cascade))]
         if cascade:
             inside = (
@@ -114,7 +113,7 @@ class Transaction(TransactionState):
     # Tables
 
     def create_table(self, name: TableName, metadata_location: str, properties: Properties | None = None) -> None:
-        """Register an Iceberg table by the location of its metadata, which is stored unread."""
+        """Register an Iceberg table by the location of its metadata, which is not read."""
         check_object_properties(properties or {})
         check_text(metadata_location, "metadata location")
         check_no_secret(metadata_location, "metadata location")
@@ -133,12 +132,12 @@ class Transaction(TransactionState):
         payload: bytes = b"",
         reapply: Callable[[str], str] | None = None,
     ) -> None:
-        """Change a table. A new metadata location makes the present one the previous one; the present one again changes
-        neither, and says with a payload more of a change that the transaction has made before.
+        """Change a table. A new metadata location makes the current one the previous one.
 
-        `expected_metadata_location` is the one that the caller has seen: any other is a conflict, here and on whatever
-        version it is committed. A change of the table's data names its own type (an insert, say) and payload; `reapply`
-        makes it again on the metadata location that another writer left meanwhile, and returns the new one.
+        The current location again changes neither. With a payload, it adds to the record of a change made earlier in
+        the transaction. `expected_metadata_location` is the one that the caller has seen: any other is a conflict, now
+        and when the commit is rebased. A change of data has its own `type` (such as an insert) and `payload`. `reapply`
+        repeats it on the metadata location of a concurrent writer, and returns the new location.
         """
         check_changes(set_properties, unset_properties, metadata_location, payload)
         check_object_properties(set_properties or {})
@@ -147,7 +146,7 @@ class Transaction(TransactionState):
         definition = cast(TableDef, self._need(name))
         present = definition.iceberg_metadata_location
         if metadata_location is not None and not carries_secret(present):
-            # a table with a secret in its location can still be changed
+            # a table whose location already holds a secret can still be changed
             check_no_secret(metadata_location, "metadata location")
         change = _apply_properties(definition, set_properties, unset_properties)
         if expected_metadata_location is not None:
@@ -163,13 +162,13 @@ class Transaction(TransactionState):
             definition.iceberg_previous_metadata_location = present
             definition.iceberg_metadata_location = metadata_location
             change.fields.append("iceberg_previous_metadata_location")
-        # our fields are numbered apart from the format's payloads, so both stand in one message
+        # our fields have other numbers than the format's payloads, so one message can hold both
         content = payload + change.SerializeToString()
         again = None if reapply is None else Reapply(present, reapply)
         self.do(Action(type, name, body(definition), content, reapply=again), is_merged=True)
 
     def rename_table(self, old: TableName, new: TableName) -> None:
-        """Rename a table, also into another namespace; its id and its definition stay."""
+        """Rename a table, also into another namespace. Id and definition are unchanged."""
         payload = RenameDef(new_namespace_name=new.namespace, new_name=new.name)
         self.do(_action(T.TABLE_RENAME, old, self._need(old), payload))
 
@@ -179,14 +178,16 @@ class Transaction(TransactionState):
     # Views
 
     def create_view(self, name: ViewName, definition: ViewDef) -> None:
-        """Create a view; the definition's id is given here."""
+        """Create a view. The definition gets a new id."""
         check_object_properties(definition.properties)
         check_no_secret(definition.iceberg_metadata_location, "metadata location")
         self.do(_action(T.VIEW_CREATE, name, _with_id(definition, new_uuid())))
 
     def replace_view(self, name: ViewName, definition: ViewDef) -> None:
-        """Put another definition in place of a view's; the id stays, and what an import noted. What is as it was is
-        nobody's change."""
+        """Replace a view's definition. The id and the notes of an import are kept.
+
+        Unchanged properties and locations are not checked.
+        """
         former = cast(ViewDef, self._need(name))
         check_object_properties(dict(definition.properties.items() - former.properties.items()))
         if not carries_secret(former.iceberg_metadata_location):
@@ -221,7 +222,7 @@ class Transaction(TransactionState):
         txn_ttl_millis: int | None = None,
         isolation: IsolationLevel | None = None,
     ) -> None:
-        """Change properties, ttl and isolation; order and name sizes are fixed for a catalog's life."""
+        """Change properties, transaction lifetime and isolation level. Order and name sizes never change."""
         check_changes(set_properties, unset_properties, txn_ttl_millis, isolation)
         check_catalog_settings(set_properties or {}, unset_properties, txn_ttl_millis)
         definition = self.draft.catalog
@@ -235,23 +236,23 @@ class Transaction(TransactionState):
         self.do(_action(T.CATALOG_ALTER, None, definition, change), is_merged=True)
 
     def acknowledge(self, findings: str) -> None:
-        """Note the damage of older versions that is known, as fsck writes it."""
+        """Record acknowledged damage of older versions, in fsck's form."""
         self._note(ACKNOWLEDGED, findings)
 
     def note_import(self, source: str, note: str) -> None:
-        """Note what was brought from a source, by the source's id."""
+        """Record the state of an import, by the id of its source."""
         self._note(IMPORTED + source, note)
 
     def _note(self, key: str, value: str) -> None:
-        """Set what is kept by the program itself."""
+        """Set a property that only the program may set."""
         definition = self.draft.catalog
         change = _apply_properties(definition, {key: value}, ())
         self.do(_action(T.CATALOG_ALTER, None, definition, change), is_merged=True)
 
     def restore(self, former: CatalogObject[ObjectDefinition], from_version: int) -> None:
-        """Bring back an object as an older version has it, under its own id.
+        """Restore an object from an older version under its own id.
 
-        One that lives under another name today is not brought back a second time: ids are unique.
+        Raise an error if the object exists under another name: ids are unique.
         """
         for name, now in self._moved([former], from_version).items():
             raise _lives_as(name, now, from_version)
@@ -260,9 +261,9 @@ class Transaction(TransactionState):
     def restore_all(
         self, formers: Sequence[CatalogObject[ObjectDefinition]], from_version: int
     ) -> dict[ObjectName, ObjectName]:
-        """Bring back many objects of one version, namespaces before what is in them; those that are as they were stay.
+        """Restore many objects of one version, namespaces before their objects. Unchanged objects are skipped.
 
-        Tables and views that live under other names today stay there: they are returned, with those names.
+        Tables and views that exist under other names are not restored; return their former and current names.
         """
         moved = self._moved(formers, from_version)
         for name, now in moved.items():
@@ -281,7 +282,7 @@ class Transaction(TransactionState):
     def _moved(
         self, formers: Sequence[CatalogObject[ObjectDefinition]], from_version: int
     ) -> dict[ObjectName, ObjectName]:
-        """The names today of those objects of an older version that have others now."""
+        """Return the former and current names of the objects that have other names now."""
         lives = living_names({each.id: each.name for each in formers}, from_version, self.base, self.actions)
         moved = {each.name: now for each in formers if (now := lives[each.id]) is not None and now != each.name}
         for now in moved.values():
@@ -293,19 +294,19 @@ class Transaction(TransactionState):
         self.do(_action(_RESTORES[former.name.kind], former.name, former.definition, payload))
 
     def roll_back(self, to_version: int) -> None:
-        """Put an older version's tree in place of this one's."""
+        """Replace the tree by that of an older version."""
         if self.has_writes:
             raise InvalidOption("a rollback is a transaction of its own", hint="commit or drop the other changes first")
         payload = RollbackDef(from_version=self.base.version, to_version=to_version)
         self.do(Action(T.CATALOG_ROLLBACK, None, b"", payload.SerializeToString()))
 
     def note_revert(self, first: int, last: int) -> None:
-        """Say in the log that these versions, both included, are taken back."""
+        """Record in the log that these versions (inclusive) are reverted."""
         note = CommitInfoDef(reverts=[VersionRange(first=first, last=last)])
         self.do(Action(T.COMMIT_INFO, None, b"", note.SerializeToString()))
 
     def _drop(self, type: ActionType, name: ObjectName, payload: Message | None = None) -> Action:
-        """A drop of the object; one whose definition is damaged can be dropped all the same."""
+        """Return the action that drops the object, even if its definition is damaged."""
         try:
             return _action(type, name, self._need(name), payload)
         except Damaged:
@@ -316,7 +317,7 @@ def _lives_as(name: ObjectName, now: ObjectName, version: int) -> OlympiaError:
     word = {Kind.NAMESPACE: "ns"}.get(name.kind, name.kind.word)
     return type(exists(now))(
         f"{name} of version {version} lives as {now} now",
-        hint="give it its name back",
+        hint="rename it back",
         command=command_words(word, "rename", names=[str(now), str(name)]),
     )
 
@@ -344,8 +345,10 @@ def _gone(
     set_properties: Properties | None,
     unset_properties: Sequence[str],
 ) -> list[str]:
-    """The properties that an unset takes away: the log is not to tell of what was never there. An alter that changes
-    nothing names what it was about all the same, since one without any names may change everything."""
+    """Return the properties that an unset removes, without those that do not exist.
+
+    If an alter would then name no property at all, return all of them: an alter without names may change everything.
+    """
     there = [key for key in unset_properties if key in definition.properties]
     return there if there or set_properties else list(unset_properties)
 

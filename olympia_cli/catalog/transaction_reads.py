@@ -1,6 +1,6 @@
-"""What a transaction reads of the catalog, and what of it is kept.
+"""Reads inside a transaction, and their record.
 
-Under SERIALIZABLE a read is an action, too: it stands among those that are staged, and the commit judges it with them.
+Under SERIALIZABLE, a read is recorded as an action, and the commit checks it for conflicts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Read = tuple[ActionType, ObjectName | None]
 
 
 class TransactionReads:
-    """A version as a transaction sees it, with its own changes, and the reads that decide about conflicts."""
+    """A version with the transaction's own changes, and the reads that decide about conflicts."""
 
     def __init__(self, base: Snapshot, id: str, isolation: IsolationLevel) -> None:
         self.id = id
@@ -45,7 +45,7 @@ class TransactionReads:
         return self.draft.find(name)
 
     def find(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
-        """The object, or None."""
+        """Return the object, or None."""
         self._read(DESCRIBES[name.kind], name)
         return self.draft.object(name)
 
@@ -77,31 +77,31 @@ class TransactionReads:
 
     @property
     def reads(self) -> list[Read]:
-        """What was read, as far as the isolation level asks for it."""
+        """The recorded reads. Empty unless the isolation level is SERIALIZABLE."""
         return [(action.type, action.name) for action in self.actions if action.type in READS]
 
     def take_reads(self, reads: Iterable[Read]) -> None:
-        """Read what was read in another process, or before it failed."""
+        """Add reads of another process, or of changes that failed."""
         for read in reads:
             if read not in self._reads:
                 self._reads.add(read)
                 self.actions.append(Action(*read))
 
     def _read(self, type: ActionType, name: ObjectName | None) -> None:
-        """Remember a read, once, where the isolation level asks for it.
+        """Record a read, once, if the isolation level requires it.
 
-        Of what the transaction has renamed, others know the old name, so that is read too.
+        An object that the transaction renamed is also recorded under its old name, which other writers use.
         """
         self.check_open()
         if name is not None:
-            # a name that no object can have is refused here, and not remembered
+            # raises InvalidName for an impossible name, which is not recorded
             self.base.keys.encode(name)
         if self.isolation != IsolationLevel.SERIALIZABLE:
             return
         self.take_reads(((type, name), (type, None if name is None else self.draft.origin(name))))
 
     def check_open(self) -> None:
-        """Raise TransactionClosed once it was committed or aborted."""
+        """Raise TransactionClosed if the transaction was committed or aborted."""
         if not self.open:
             raise TransactionClosed(f"the transaction {self.id} is closed")
 

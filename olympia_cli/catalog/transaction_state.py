@@ -1,6 +1,6 @@
-"""How a transaction stands: its lifetime, and the actions that are staged on its version.
+"""The state of a transaction: its lifetime, and the actions staged on its version.
 
-They are staged one by one, taken back to a mark, and done again on a newer version when the commit asks for it.
+Actions are staged one by one, can be undone back to a mark, and are applied to a newer version by a rebase.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _MAY_CHANGE_NOTHING = RESTORES | {
 _SILENT = READS | {T.COMMIT_INFO}
 
 Mark = tuple[Draft, list[Action], set[Read], int]
-"""What a transaction has staged and read up to a moment."""
+"""The staged changes and reads of a transaction at one moment."""
 
 
 class TransactionState(TransactionReads):
-    """Actions on one version, to be committed together within a lifetime."""
+    """Actions on top of one version, to be committed together within a lifetime."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class TransactionState(TransactionReads):
         expires_at_millis: int | None = None,
         opened_at: Moment | None = None,
     ) -> None:
-        """`opened_at` is a moment before the base was looked for: from then on an expire may have moved."""
+        """Begin on `base`. `opened_at` is a moment before the base was looked up: an expire may have run since."""
         definition = base.definition
         level = definition.txn_isolation_level if isolation is None else isolation
         super().__init__(base, new_uuid() if id is None else id, level)
@@ -69,26 +69,26 @@ class TransactionState(TransactionReads):
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether all that it writes is there already: alters and restores to what the base has make no version."""
+        """True if all staged writes are alters and restores to the state of the base. They need no new version."""
         return all(type in _MAY_CHANGE_NOTHING for type in self._writes()) and self.draft.is_unchanged()
 
     def _writes(self) -> Iterator[ActionType]:
         return (action.type for action in self.actions if action.type not in _SILENT and not action.merged)
 
     def age_millis(self) -> int:
-        """How long ago the transaction began."""
+        """Return the time since the transaction began."""
         return self._now_millis() - self.began_at_millis
 
     def late_by_millis(self) -> int:
-        """How long past its lifetime the transaction is; negative while it lives.
+        """Return the time since the end of the transaction's lifetime, negative before it.
 
-        By the clock on the wall and by the one that only goes forward, whichever is later: neither a clock set back
-        nor a suspended machine makes a transaction younger.
+        The time of day and the elapsed time are both measured, and the later one counts. So neither a clock set back
+        nor a suspended machine extends the lifetime.
         """
         return self._now_millis() - self.expires_at_millis
 
     def check_alive(self) -> None:
-        """Raise TransactionExpired once it is past its lifetime."""
+        """Raise TransactionExpired after the end of the lifetime."""
         if self.late_by_millis() > 0:
             raise TransactionExpired(f"the transaction {self.id} is past its lifetime")
 
@@ -97,7 +97,7 @@ class TransactionState(TransactionReads):
         return max(self.clock.now_millis(), self._opened_at.wall + slept)
 
     def rebase(self, base: Snapshot, actions: Sequence[Action]) -> None:
-        """Do the actions again on another version. Nothing changes when one of them cannot be done there."""
+        """Apply the actions to another version. If one of them fails, nothing changes."""
         draft = Draft(base)
         done = []
         for action in actions:
@@ -109,26 +109,28 @@ class TransactionState(TransactionReads):
         self.draft, self.actions = draft, done
 
     def mark(self) -> Mark:
-        """How far it is; see `go_back`."""
+        """Return the current state, for `go_back`."""
         return self.draft.copy(), list(self.actions), set(self._reads), self.statements
 
     def go_back(self, mark: Mark, *, keep_reads: bool = False) -> None:
-        """Take back what was done since. Nothing is read for that, so it cannot fail. What was read stays where whoever
-        saw it fail goes on with the transaction."""
+        """Undo all changes since the mark. Reads no files, so it cannot fail.
+
+        With `keep_reads`, keep the reads, for callers that continue the transaction after an error.
+        """
         reads = self.reads
         self.draft, self.actions, self._reads, self.statements = mark
         if keep_reads:
             self.take_reads(reads)
 
     def take_actions(self, actions: Sequence[Action]) -> None:
-        """Go on from actions that were saved."""
+        """Continue from saved actions."""
         self.actions = [stage(action, self.draft) for action in actions]
         self._reads = set(self.reads)
 
     def do(self, action: Action, *, is_merged: bool = False) -> None:
-        """Stage an action. One that fails leaves nothing behind but what it has seen.
+        """Stage an action. A failed action changes nothing, but its reads are recorded.
 
-        `is_merged` is for an alter whose definition was made of what stands here just now.
+        `is_merged` is for an alter whose definition was made from the current one.
         """
         self.check_open()
         if self.draft.tree is not self.draft.base:
@@ -143,6 +145,6 @@ class TransactionState(TransactionReads):
 
 
 def _looked_at(action: Action) -> list[ObjectName]:
-    """The names that decide whether an action fits: those that it names, and the namespaces that they are in."""
+    """Return the names that decide whether an action fits: those that it names, and their namespaces."""
     names = touched(action)
     return sorted(names | {NamespaceName(name.namespace) for name in names}, key=str)

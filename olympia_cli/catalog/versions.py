@@ -1,4 +1,4 @@
-"""Which versions there are: from a reference to a root. The only reader of vn/latest and vn/oldest."""
+"""Find the versions that exist. The only module that reads `vn/latest` and `vn/oldest`."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ _UNFINISHED = {EXPORT_NOTE: "an export", SALVAGE_NOTE: "a salvage"}
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """What the hint files say; None where one is missing or garbage, or something else stands in its place."""
+    """The content of the hint files. None means missing or invalid."""
 
     latest: int | None
     oldest: int | None
     unread: Mapping[str, StoreError] = field(default_factory=dict, compare=False)
-    """Why a hint cannot be read although something stands in its place, by its path."""
+    """Errors of hints whose path holds something unreadable, by path."""
 
     @property
     def start(self) -> int:
-        """Where to begin looking for the latest version."""
+        """The version from which to search for the latest."""
         if self.latest is not None and (self.oldest is None or self.latest > self.oldest):
             return self.latest
         return self.oldest or 0
@@ -60,11 +60,11 @@ class RootFile:
     width: int
     data: bytes
     hints: Hints | None = None
-    """What the hints said when this root was found as the latest; None of a root that was found otherwise."""
+    """The hints with which this root was found as the latest. None if it was found otherwise."""
     beside: Mapping[str, bytes | StoreError] = field(default_factory=dict, compare=False)
     """Other files that were read in the same round trip."""
     damage: FileTooLarge | None = None
-    """Why nobody reads it: the latest version is known by its name, and hides none before it."""
+    """Set if the root is too large to read. Its name still counts, and earlier versions remain readable."""
 
     @property
     def hint(self) -> int | None:
@@ -80,7 +80,7 @@ class RootFile:
 
 
 Wanted = Callable[[RootFile], Sequence[str]]
-"""The files that a reader of a version asks for next, if that version turns out to be the latest."""
+"""Returns the files that a reader of a version needs next, if that version is the latest."""
 
 
 def nothing(root: RootFile) -> Sequence[str]:
@@ -88,7 +88,7 @@ def nothing(root: RootFile) -> Sequence[str]:
 
 
 def read_hints(store: Store) -> Hints:
-    """Both hints, in one round trip. Raise only a failure of the store itself."""
+    """Read both hints in one round trip. Raise only a failure of the store itself."""
     said: dict[str, int | None] = {}
     unread: dict[str, StoreError] = {}
     for path, data in store.read_many([LATEST, OLDEST]):
@@ -102,24 +102,26 @@ def read_hints(store: Store) -> Hints:
 
 
 def stands_in_place(error: StoreError) -> bool:
-    """Tell an error about the thing at a hint's path from a failure of the store. The thing may be a folder, a FIFO, a
-    link that leads nowhere, or a file without permission. Readers do without the hint, and the roots tell the rest."""
+    """Return True if the error is about the object at a hint's path, not a failure of the store.
+
+    The object may be a folder, a FIFO, a dangling link, or a file without permission. Readers work without the hint.
+    """
     if isinstance(error, PathMissing):
         return error.is_dangling
     return isinstance(error, PathOutside | StorageDenied) or (isinstance(error, StorageFailed) and error.is_no_file)
 
 
 def write_latest(store: Store, version: int) -> None:
-    """Tell readers where to look first; best effort."""
+    """Write `vn/latest`, best effort."""
     store.write_hint(LATEST, str(version).encode())
 
 
 def read_latest(store: Store, wanted: Wanted = nothing) -> RootFile:
-    """The root of the latest version, and with it the files that are wanted beside it, if it was where the hint says.
+    """Read the root of the latest version. Also read the files in `wanted`, if the hint was right.
 
-    Versions are contiguous, so O(log gap) probes find the end from any version that exists; the hint is where to
-    start, never the end. When the start is missing, an expire may have moved under us, or the hints are wrong: ask
-    again, then try ever surer places.
+    Versions are contiguous, so O(log gap) probes find the last one from any version that exists. The hint is only a
+    starting point. If that version is missing, an expire may have run meanwhile, or the hints are wrong. Then read the
+    hints again, and try safer starting points.
     """
     first = read_hints(store)
     root = _climb(store, first.start, WIDTH, wanted=wanted)
@@ -128,7 +130,7 @@ def read_latest(store: Store, wanted: Wanted = nothing) -> RootFile:
     again = read_hints(store)
     for width in (WIDTH, JAVA_WIDTH):
         for start in dict.fromkeys((again.start, again.oldest or 0, 0)):
-            # a start that is missing bounds the search from a lower one
+            # a missing start is an upper bound for the search from a lower one
             ceiling = again.start if start < again.start else None
             root = _climb(store, start, width, ceiling, wanted)
             if root is not None:
@@ -137,13 +139,13 @@ def read_latest(store: Store, wanted: Wanted = nothing) -> RootFile:
 
 
 def read_below(store: Store, stray: RootFile) -> RootFile | None:
-    """The latest root below one that is no part of history, if probes find another."""
+    """Return the latest root below one that is not part of the history, if probes find one."""
     start = min(read_hints(store).oldest or 0, stray.version - 1)
     return _climb(store, start, stray.width, stray.version)
 
 
 def read_root(store: Store, version: int, width: int = WIDTH) -> RootFile:
-    """The root of a version; VersionNotFound when it does not exist."""
+    """Read the root of a version. Raise VersionNotFound if it does not exist."""
     try:
         return RootFile(version, width, store.read(root_path(version, width)))
     except PathMissing:
@@ -181,7 +183,7 @@ def what_remains(store: Store) -> str:
 
 
 def last_version(store: Store, start: int, width: int = WIDTH, ceiling: int | None = None) -> int:
-    """The last version that exists, given one that does, and perhaps one that does not."""
+    """Return the last version that exists, given one that exists, and optionally one (`ceiling`) that does not."""
     low, high, step = start, ceiling, 1
     while high is None:
         probe = min(start + step, MAX_VERSION)
@@ -201,7 +203,7 @@ def last_version(store: Store, start: int, width: int = WIDTH, ceiling: int | No
 
 
 def first_version(store: Store, missing: int, existing: int, width: int = WIDTH) -> int:
-    """The first version that exists, between one that no longer does and one that does."""
+    """Return the first version that exists, between one that is deleted and one that exists."""
     while existing - missing > 1:
         middle = (missing + existing) // 2
         if store.exists(root_path(middle, width)):
@@ -214,11 +216,14 @@ def first_version(store: Store, missing: int, existing: int, width: int = WIDTH)
 def _climb(
     store: Store, start: int, width: int, ceiling: int | None = None, wanted: Wanted = nothing
 ) -> RootFile | None:
-    """The latest root, found from `start`; None when `start` does not exist.
+    """Return the latest root, searched from `start`, or None if `start` does not exist. Check in this order:
 
-    1 the next one is missing; 2 this one is there. An expire deletes the oldest first, so only in this order do the
-    two answers mean that nothing is newer: both at once would take a version that is being purged for the latest.
-    So what is read together with 1 is a guess, good enough to know what is wanted beside 2.
+    1. The next root is missing.
+    2. This root exists.
+
+    An expire deletes the oldest versions first. Only in this order do the two answers prove that no newer version
+    exists: with both at once, a version that is being purged could pass for the latest. So the root read together with
+    step 1 is only a guess, used to choose the files to read with step 2.
     """
     version, guess = start, None
     if ceiling is not None:
@@ -250,7 +255,7 @@ def _climb(
 
 
 def _read_listed(store: Store) -> RootFile:
-    """The latest root by listing all of them: the last resort when no hint leads to one."""
+    """Find the latest root by listing all of them, the last resort if no hint leads to one."""
     found = {}
     for file in store.list("vn/"):
         version = parse_root_path(file.path)
@@ -269,7 +274,7 @@ def _read_listed(store: Store) -> RootFile:
 
 
 def parse_hint(data: bytes) -> int | None:
-    """The version that a hint names; None when it is garbage."""
+    """Return the version in a hint, or None if it is invalid."""
     text = data.strip()
     if not text.isdigit() or len(text) > 10:
         return None

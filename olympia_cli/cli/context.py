@@ -230,7 +230,7 @@ class Session:
             said = f"vn/latest names version {hint}, but the last root is that of version {latest.version}"
             self.say(f"warning: {said}: see {look}")
         if not latest.in_place:
-            self.say(f"warning: the root of version {latest.version} does not name the version before it: see {look}")
+            self.say(f"warning: {latest.out_of_place().reason}: see {look}")
 
     def _warn_of_lost_hints(self, store: Store) -> None:
         """Warn of a commit without its hint: every reader needs more requests from then on."""

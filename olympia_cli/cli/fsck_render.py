@@ -129,6 +129,7 @@ def _parts(session: Session, finding: Finding) -> Iterator[tuple[str, list[str]]
 
 def _verdict(session: Session, report: Report, to_repair: bool) -> str:
     from olympia_cli.ops.fsck.findings import Severity
+    from olympia_cli.ops.fsck.fsck import not_read
 
     counts = [(report.count(severity), str(severity)) for severity in Severity]
     summary = ", ".join(f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count)
@@ -148,7 +149,9 @@ def _verdict(session: Session, report: Report, to_repair: bool) -> str:
         return f"{_colored(session, 'TO REPAIR', '1;33')}  {checked}; {summary or 'nothing found'}"
     if not report.complete:
         return f"{_colored(session, 'INCOMPLETE', '1;33')}  {checked} so far; {summary or 'nothing found'}"
-    return f"{_colored(session, 'SOUND', '1;32')}  {checked}; {summary or 'nothing found'}"
+    left = ", ".join(f"{what} ({option})" for what, option in not_read(report))
+    read = f"{checked}; not read: {left}" if left else checked
+    return f"{_colored(session, 'SOUND', '1;32')}  {read}; {summary or 'nothing found'}"
 
 
 def _colored(session: Session, text: str, color: str) -> str:

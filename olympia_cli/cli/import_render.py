@@ -34,10 +34,10 @@ def print_imported(
     **more: Any,
 ) -> None:
     """Print it, and raise PartlyDone when something was left out. In JSON there is `more` to say."""
-    if dry_run:
-        _print_tables(session, outcome)
     from olympia_cli.errors import PartlyDone
 
+    if dry_run:
+        _print_tables(session, outcome)
     words = [f"{plural(len(outcome.created), 'table')} registered"]
     for count, text in (
         (len(outcome.moved_on), "moved on"),

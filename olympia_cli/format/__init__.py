@@ -1,1 +1,1 @@
-"""Bytes to values and back; no I/O."""
+"""Encoding and decoding of the format's files, without I/O."""

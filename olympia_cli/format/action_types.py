@@ -1,4 +1,4 @@
-"""The types of action in groups that are treated alike."""
+"""Groups of action types."""
 
 from __future__ import annotations
 
@@ -45,11 +45,15 @@ EXPIRES = frozenset({T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_UNDO, T.CATALOG_EXP
 
 
 def new_name(action: Action) -> ObjectName:
-    """The name that a rename says, for those who show it: what a catalog of the Java SDK holds need not be legal."""
+    """Return the new name in a rename action, unchecked: catalogs of the Java SDK allow names that this program
+    forbids.
+    """
     new = action.parse_payload(RenameDef)
     return as_found(action.kind, new.new_namespace_name, new.new_name)
 
 
 def renamed(action: Action) -> ObjectName:
-    """The name that a rename gives its object; InvalidName where the format forbids it, so that nobody writes it."""
+    """Return the new name in a rename action. Raise InvalidName if the format forbids it, so that it is never
+    written.
+    """
     return checked(new_name(action))

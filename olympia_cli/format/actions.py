@@ -1,4 +1,4 @@
-"""Actions: what a commit did, object by object. They are what the log shows, and what a rebase does again."""
+"""Actions: what a commit did to each object. The log shows them, and a rebase applies them again."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewNa
 M = TypeVar("M", bound=Message)
 MessageClass = type[M]
 
-# looked up once: every action of a log is asked whether it is one, and an enumeration of protobuf's answers slowly
+# cached: lookups in a protobuf enumeration are slow, and each action of a log is compared with it
 _NOTE = ActionType.COMMIT_INFO
 
 
 @dataclass(frozen=True, slots=True)
 class Reapply:
-    """How to do a change of a table's data again when another writer changed the data first.
+    """Repeats a change of a table's data on top of another writer's change.
 
-    `staged_on` is the metadata location that the change was made on; `do` makes it on another one, and returns the
-    new location.
+    `staged_on` is the metadata location that the change was made on. `do` applies the change to another metadata
+    location, and returns the new one.
     """
 
     staged_on: str
@@ -39,10 +39,11 @@ class Reapply:
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """One action: its type, the object it is on (None is the catalog), the definition that it leaves, and its payload.
+    """An entry of a commit's action log: type, object (None: the catalog), resulting definition, and payload.
 
-    The definition of a drop is the one that was dropped. `rest` is the parsed message, whose unknown fields survive
-    a rewrite. `merged` says that another commit did it already: it is held against later ones, and not done again.
+    The definition of a drop is the dropped one. `rest` is the parsed message, which preserves unknown fields when the
+    action is written again. `merged` marks an action that another commit has already done. A merged action counts for
+    conflicts with later commits, but is not applied again.
     """
 
     type: ActionType
@@ -55,7 +56,7 @@ class Action:
 
     @property
     def type_name(self) -> str:
-        """The type as the log shows it; a type of a newer program is its number."""
+        """The type as the log shows it. An unknown type, of a newer program, is shown as a number."""
         return ActionType.Name(self.type) if self.type in ActionType.values() else str(int(self.type))
 
     @property
@@ -63,7 +64,7 @@ class Action:
         return Kind.CATALOG if self.name is None else self.name.kind
 
     def parse_definition(self) -> Definition | None:
-        """The definition, or None when the action carries none that can be read."""
+        """Return the definition, or None if there is none or it cannot be parsed."""
         if not self.definition:
             return None
         try:
@@ -72,7 +73,7 @@ class Action:
             return None
 
     def parse_payload(self, cls: MessageClass[M]) -> M:
-        """The payload; an empty message when there is none that can be read."""
+        """Return the payload, or an empty message if there is none or it cannot be parsed."""
         try:
             return cls.FromString(self.payload)
         except DecodeError:
@@ -80,12 +81,12 @@ class Action:
 
     @property
     def id(self) -> str:
-        """The id of the object, or nothing when the action does not say."""
+        """The id of the object, or an empty string if the definition has none."""
         return definitions.definition_id(self.kind, self.definition)
 
 
 def encode_action(action: Action, keys: KeyCodec) -> tuple[str, str]:
-    """The action's row: the object key, and the message as base64, since the column must stay valid UTF-8."""
+    """Return the action's row: the object key, and the message in base64, because the column must be valid UTF-8."""
     message = ActionDef()
     if action.rest is not None:
         message.CopyFrom(action.rest)
@@ -103,7 +104,7 @@ def encode_action(action: Action, keys: KeyCodec) -> tuple[str, str]:
 
 
 def decode_action(key: str, value: str, path: str) -> Action:
-    """The action of a row in the file `path`."""
+    """Decode the action in a row of the file `path`."""
     try:
         message = ActionDef.FromString(b64decode(value, validate=True))
         name = _name(message.object_def)
@@ -131,12 +132,12 @@ def _name(found: ObjectDef) -> ObjectName | None:
 
 
 def changes(actions: Iterable[Action]) -> tuple[Action, ...]:
-    """The actions without the note of who committed."""
+    """Return the actions without the commit info."""
     return tuple(action for action in actions if action.type != _NOTE)
 
 
 def commit_info(actions: tuple[Action, ...]) -> CommitInfoDef | None:
-    """Who committed and why; None in versions of other programs."""
+    """Return author and message of the commit, or None for commits of other programs."""
     for action in actions:
         if action.type == _NOTE:
             return action.parse_payload(CommitInfoDef)

@@ -1,8 +1,8 @@
-"""Where the messages of an Arrow file lie: by its footer, or without it, for files that no Arrow library opens.
+"""Locate the messages of an Arrow file, by its footer or, for files that no Arrow library can open, without it.
 
-A file is a magic word, then messages one after the other, then an end mark and the footer. A message is a marker, the
-length of its metadata, the metadata (a flatbuffer, read here with every offset checked), and its body. When one makes
-no sense, the next one is looked for by its marker.
+A file consists of a magic word, messages, an end mark and the footer. A message consists of a marker, the length of its
+metadata, the metadata, and its body. The metadata is a flatbuffer, in which every offset is checked here. After an
+invalid message, the next one is found by its marker.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _USUAL_TABLES = (
     bytes.fromhex("00000000 0c001c0010000400 08000c00 0c000000 b8000000 1c000000 14000000"),
     bytes.fromhex("00000000 04000400 04000000 09000000"),
 )
-"""How Arrow lays out a footer, and a batch of three columns in lz4: all that is followed on the way to their numbers.
-Where these very bytes stand, the numbers stand where they always do, and are read without a step for each."""
+"""The fixed bytes of Arrow's usual footer, and of its metadata for a batch of three columns in lz4.
+A match means that all numbers are at their usual offsets, where one `unpack` reads them."""
 _INT8, _UINT8, _UINT16, _INT32, _UINT32, _INT64 = map(struct.Struct, ("<b", "<B", "<H", "<i", "<I", "<q"))
 
 
 class Nonsense(Exception):
-    """Bytes that are not the metadata of a message."""
+    """The bytes are not the metadata of a message."""
 
 
 class Layout(NamedTuple):
-    """What the metadata of a record batch says: rows, and where each buffer lies in the body."""
+    """The metadata of a record batch: the number of rows, and each buffer's offset and size in the body."""
 
     rows: int
     buffers: tuple[tuple[int, int], ...]
@@ -48,7 +48,7 @@ class Layout(NamedTuple):
 
 
 class Message(NamedTuple):
-    """A message from `start` to `end`; the end is the file's when the body is cut."""
+    """A message at `start`. `end` is its end, or the file's end if the body is truncated (`cut`)."""
 
     start: int
     body: int
@@ -59,7 +59,7 @@ class Message(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes that are no message; everything up to the end of the file when `end` is its length."""
+    """Bytes that are not a message. `end` is the file's length if no message follows."""
 
     start: int
     end: int
@@ -67,13 +67,13 @@ class Gap(NamedTuple):
 
 
 class End(NamedTuple):
-    """The mark behind the last message."""
+    """The mark after the last message."""
 
     at: int
 
 
 def walk(data: bytes, start: int = FIRST_MESSAGE) -> Iterator[Message | Gap | End]:
-    """The messages in order, with the gaps between them, up to the end mark or to the end of the data."""
+    """Yield the messages and the gaps between them in order, up to the end mark or the end of the data."""
     at = start
     while at < len(data):
         if data[at : at + 8] == MARKER + bytes(4):
@@ -91,15 +91,15 @@ def walk(data: bytes, start: int = FIRST_MESSAGE) -> Iterator[Message | Gap | En
 
 
 Block = tuple[int, int]
-"""Where the footer says that a batch is, and how long its metadata is."""
+"""A batch in the footer: its offset, and the length of its metadata."""
 
 
 def footer_blocks(data: bytes) -> tuple[list[Block], list[Block]]:
-    """The dictionaries and the record batches that the footer names; Nonsense when it cannot be read."""
+    """Return the dictionaries and the record batches in the footer. Raise Nonsense if it cannot be read."""
     end = len(data) - len(MAGIC) - 4
     length = _number(data, _INT32, end)
     if not 0 < length <= end:
-        raise Nonsense("its footer makes no sense")
+        raise Nonsense("its footer is invalid")
     usual = _usual_blocks(data, end - length, end)
     if usual is not None:
         return [], usual
@@ -109,7 +109,7 @@ def footer_blocks(data: bytes) -> tuple[list[Block], list[Block]]:
 
 
 def _usual_blocks(data: bytes, start: int, end: int) -> list[Block] | None:
-    """The record batches that a footer names which is laid out as usual, and names no dictionaries."""
+    """Return the record batches of a footer with the usual layout and no dictionaries, or None for any other footer."""
     blocks = start + _USUAL_FOOTER.size
     if blocks > end:
         return None
@@ -123,11 +123,11 @@ def _usual_blocks(data: bytes, start: int, end: int) -> list[Block] | None:
 
 
 def block_layout(data: bytes, block: Block) -> tuple[int, Layout]:
-    """Where the body of a batch begins, and what its metadata says. Files of before Arrow 0.15 have no marker."""
+    """Return the offset of a batch's body, and its layout. Files older than Arrow 0.15 have no marker."""
     at, metadata = block
     prefix = 8 if data[at : at + 4] == MARKER else 4
     if at < 0 or metadata <= prefix or at + metadata > len(data):
-        raise Nonsense("its footer names a record batch that is not there")
+        raise Nonsense("its footer refers to a missing record batch")
     if metadata == _USUAL_BATCH.size:
         message, batch, rows, compression, *numbers = _USUAL_BATCH.unpack_from(data, at)
         if (message, batch, compression) == _USUAL_TABLES[1:] and min(numbers) >= 0:
@@ -139,7 +139,7 @@ def block_layout(data: bytes, block: Block) -> tuple[int, Layout]:
 
 
 def _next_message(data: bytes, at: int) -> int:
-    """Where the next sound message begins, or the end of the data."""
+    """Return the offset of the next valid message, or the length of the data."""
     for _ in range(_MAX_CANDIDATES):
         at = data.find(MARKER, at)
         if at < 0:
@@ -160,7 +160,7 @@ def _message(data: bytes, at: int) -> Message:
     if not any(data[at : at + 8]):
         length = len(data) - at
         zeros = not any(data[at:])
-        raise Nonsense(f"the last {length:,} bytes are all zero" if zeros else "zeros stand where a message begins")
+        raise Nonsense(f"the last {length:,} bytes are all zero" if zeros else "zeros instead of a message")
     if data[at : at + 4] != MARKER[: len(data) - at]:
         raise Nonsense("no message begins here")
     if at + 8 > len(data):
@@ -168,7 +168,7 @@ def _message(data: bytes, at: int) -> Message:
     length = int.from_bytes(data[at + 4 : at + 8], "little")
     body = at + 8 + length
     if not 16 <= length <= 2**24:
-        raise Nonsense(f"a message says that its header has {length:,} bytes")
+        raise Nonsense(f"a message claims a header of {length:,} bytes")
     if body > len(data):
         raise Nonsense("the file ends in the middle of a message's header")
     table = _Table.root(data[at + 8 : body])
@@ -179,7 +179,7 @@ def _message(data: bytes, at: int) -> Message:
         raise Nonsense("a message is neither a schema nor a record batch")
     end = body + claimed
     if layout is not None and end > len(data):
-        # the length may be what is damaged: the buffers say it too
+        # the length may be damaged: the offsets of the buffers are a second source
         needed = max((offset + size for offset, size in layout.buffers), default=0)
         end = min(end, body + (needed + 7) // 8 * 8)
     return Message(at, body, min(end, len(data)), kind, layout, end > len(data))
@@ -196,7 +196,7 @@ def _layout(batch: _Table) -> Layout:
 
 
 class _Table:
-    """A table of a flatbuffer; whatever leads out of the bytes is nonsense."""
+    """A table of a flatbuffer. Offsets outside the data raise Nonsense."""
 
     __slots__ = ("_at", "_data", "_fields", "_size")
 
@@ -250,4 +250,4 @@ def _number(data: bytes, layout: struct.Struct, at: int) -> int:
             return number
     except struct.error:
         pass
-    raise Nonsense("a message's header makes no sense")
+    raise Nonsense("a message's header is invalid")

@@ -1,4 +1,4 @@
-"""Definition files: bare protobuf messages that begin with a digest of themselves."""
+"""Definition files: bare protobuf messages that begin with their own checksum."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ CLASSES: dict[Kind, type[Definition]] = {
 }
 
 _TAG = b"\xc2\x3e"
-"""Field 1000, length-delimited. Only this program begins a file with it: a protobuf library that does not know the
-field writes it behind all others."""
+"""Field 1000, length-delimited. Only this program puts it first: a protobuf library that does not know the field
+writes it last."""
 _SEAL = 37
-"""Bytes of the digest and the size with its tag, which end the field at the head of a file."""
+"""Length of the checksum, and of the size with its tag. They end the field at the start of a file."""
 _OLD_SEAL = 32
-"""Bytes of the digest alone, which end the file of an older program."""
+"""Length of the checksum alone, which ends a file of an older program."""
 
 
 class Digest(Enum):
-    """What the digest of a file says of it."""
+    """The result of a checksum verification."""
 
     VERIFIED = "verified"
     ABSENT = "absent"
@@ -50,21 +50,21 @@ class Digest(Enum):
 
 
 def body(definition: Definition | DistributedTransactionDef) -> bytes:
-    """The definition without what ties it to a file: equal for equal definitions."""
+    """Return the definition's bytes without its `integrity` field. Equal definitions have equal bodies."""
     if definition.HasField("integrity"):
         definition = bare(definition)
     return definition.SerializeToString(deterministic=True)
 
 
 def bare(definition: D) -> D:
-    """A copy of the definition without what ties it to a file."""
+    """Return a copy of the definition without its `integrity` field."""
     copy = deepcopy(definition)
     copy.ClearField("integrity")
     return copy
 
 
 def definition_id(kind: Kind, content: bytes) -> str:
-    """The id in the bytes of a definition; empty when they are none that an object can have."""
+    """Return the id in a definition's bytes, or an empty string if they cannot be parsed."""
     try:
         return CLASSES[kind].FromString(content).id
     except DecodeError:
@@ -81,7 +81,9 @@ def sizes_of(catalog: CatalogDef) -> Sizes:
 
 
 def encode(content: bytes, path: str) -> bytes:
-    """The bytes of the file `path` for a definition's body; InvalidOption when no reader would take them."""
+    """Return the file's content for a definition's body. Raise InvalidOption if it exceeds the size limit of
+    readers.
+    """
     data = _start(path, _SEAL) + _seal(content) + content
     if len(data) > LEAST_LIMIT and len(data) > (limit := size_limit(path)):
         raise InvalidOption(f"the definition has {len(data):,} bytes, and may have {limit:,}", hint="make it shorter")
@@ -89,13 +91,13 @@ def encode(content: bytes, path: str) -> bytes:
 
 
 def decode(cls: type[D], data: bytes, path: str) -> D:
-    """The definition in the file `path`; Damaged when it cannot be parsed or is not what its digest says."""
+    """Return the definition in the file `path`. Raise Damaged if it cannot be parsed or its checksum does not match."""
     return examine(cls, data, path)[0]
 
 
 def examine(cls: type[D], data: bytes, path: str) -> tuple[D, bool]:
-    """As `decode`, and whether there is a digest that says so."""
-    # nothing at all parses as a message without fields
+    """Like `decode`, and also return True if the file has a checksum."""
+    # an empty file would parse as a message without fields
     if not data:
         raise Damaged(_code(cls, "F302"), path, "it is empty")
     try:
@@ -108,8 +110,8 @@ def examine(cls: type[D], data: bytes, path: str) -> tuple[D, bool]:
         if digest is Digest.MISMATCH:
             raise Damaged(_code(cls, "F304"), path, _truncation(data, path) or _mismatch(cls, data))
         if says_digest(path):
-            # a file that is cut between two fields can be parsed
-            reason = "its digest is missing, and its name says that it was written with one"
+            # a file that is truncated between two fields can still be parsed
+            reason = "its checksum is missing, although its name says that it was written with one"
             raise Damaged(_code(cls, "F304"), path, reason)
     if not definition.id:
         raise Damaged(_code(cls, "F302"), path, "it has no id")
@@ -117,8 +119,10 @@ def examine(cls: type[D], data: bytes, path: str) -> tuple[D, bool]:
 
 
 def remains(cls: type[D], data: bytes, path: str) -> D | None:
-    """The fields that are left of a definition that lost its end or its digest; None if there is no id among them, or
-    if bytes have changed."""
+    """Return the readable fields of a definition that is truncated or has no checksum.
+
+    Return None if the id is missing or bytes have changed.
+    """
     try:
         definition = cast(D, cls.FromString(data))
     except (DecodeError, ValueError, RecursionError, MemoryError):
@@ -129,7 +133,9 @@ def remains(cls: type[D], data: bytes, path: str) -> D | None:
 
 
 def written_as(cls: type[D], data: bytes) -> str:
-    """The name of the file that these bytes were written to; empty if they have no digest, or have changed."""
+    """Return the file name for which these bytes were written. Return an empty string if their checksum is missing or
+    wrong.
+    """
     try:
         name: str = cls.FromString(data).integrity.file
     except (DecodeError, ValueError, RecursionError, MemoryError):
@@ -138,15 +144,16 @@ def written_as(cls: type[D], data: bytes) -> str:
 
 
 def _code(cls: type[D], code: str) -> str:
-    """What is wrong with the catalog's definition, or with a transaction's, is one kind of damage each."""
+    """Return the code of the finding. The catalog's definition and transactions have one code each for all damage."""
     return "F307" if cls is CatalogDef else "F501" if cls is DistributedTransactionDef else code
 
 
 def check_digest(data: bytes, path: str) -> Digest:
-    """Compare a definition file with the digest it carries.
+    """Verify the checksum in a definition file.
 
-    In a file of an older program the digest is the last field. One that names another file there, or that is not the
-    last field, is in a file that another program wrote: absent. At the head of a file it is never another program's.
+    At the start of a file, the field is always this program's. In a file of an older program, the checksum is the last
+    field. A field there that names another file, or is not the last, was copied by another program and counts as
+    absent.
     """
     if data.startswith(_TAG):
         start = _start(path, _SEAL)
@@ -165,12 +172,14 @@ def check_digest(data: bytes, path: str) -> Digest:
 
 
 def _truncation(data: bytes, path: str) -> str:
-    """How much of the file is left, if it is shorter than the size at its head; empty if it is whole."""
+    """Describe how much of a truncated file is left, by the size at its start. Return an empty string if it is
+    complete.
+    """
     start = _start(path, _SEAL)
     seal, content = data[len(start) : len(start) + _SEAL], data[len(start) + _SEAL :]
     expected = _seal(content)
     size = int.from_bytes(seal[-4:], "little")
-    # where the digest is right, the size is not
+    # a correct checksum means that the size field itself is damaged
     whole = len(seal) < _SEAL or size <= len(content) or seal[:_OLD_SEAL] == expected[:_OLD_SEAL]
     if whole or not data.startswith(start):
         return ""
@@ -178,31 +187,31 @@ def _truncation(data: bytes, path: str) -> str:
 
 
 def _mismatch(cls: type[D], data: bytes) -> str:
-    """Why the digest of a file is not that of its content."""
+    """Return why the checksum does not match."""
     name = written_as(cls, data)
-    return f"it is a copy of {name[:300]!a}" if name else "its content is not what its digest says"
+    return f"it is a copy of {name[:300]!a}" if name else "checksum mismatch"
 
 
 def _start(path: str, seal: int) -> bytes:
-    """Field 1000 of the file up to the digest: {file=1: string, sha256=2: bytes, …}; `seal` bytes follow."""
+    """Return field 1000 up to the checksum: {file=1: string, sha256=2: bytes, …}. `seal` bytes follow."""
     name = path.rpartition("/")[2].encode("utf-8", "surrogatepass")
     return _tags(len(name), seal) + name + b"\x12\x20"
 
 
 @lru_cache(maxsize=1024)
 def _tags(length: int, seal: int) -> bytes:
-    """The tags and lengths before a name of so many bytes."""
+    """Return the tags and lengths before a name of `length` bytes."""
     file = b"\x0a" + _varint(length)
     return _TAG + _varint(len(file) + length + 2 + seal) + file
 
 
 def _seal(content: bytes) -> bytes:
-    """The rest of the field: the digest of the bytes that follow, and size=3: fixed32, how many these are."""
+    """Return the rest of the field: the SHA-256 of the content, and size=3 (fixed32), the content's length."""
     return sha256(content).digest() + b"\x1d" + len(content).to_bytes(4, "little")
 
 
 def _is_like(data: bytes, start: bytes, most: int) -> bool:
-    """Whether the data begins with these bytes, of which at most so many are changed."""
+    """Return True if the data begins with these bytes, with at most `most` bytes changed."""
     changed = 0
     for a, b in zip(data, start, strict=False):
         changed += a != b

@@ -1,6 +1,6 @@
-"""Object keys: the type id, then each name padded with spaces to its size. Keys sort by their UTF-8 bytes.
+"""Object keys: the type id, then each name, padded with spaces to its size. Keys sort by their UTF-8 bytes.
 
-Python compares strings by code point, which is the same order, so keys stay `str` everywhere.
+UTF-8 bytes and code points sort alike, so keys are `str` everywhere.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ID_WIDTH = 4
 
 
 def encode_type_id(type_id: int) -> str:
-    """The type id in base 64, padded on the right with `=` to four characters."""
+    """Return the type id in base 64, padded with `=` to four characters."""
     digits = ""
     while True:
         type_id, digit = divmod(type_id, 64)
@@ -37,9 +37,9 @@ _TABLE = _PREFIXES[Kind.TABLE]
 
 @dataclass(frozen=True, slots=True)
 class KeyCodec:
-    """Keys of one catalog, whose definition fixes the sizes for its whole life.
+    """Encoder and decoder for the keys of a catalog. The name sizes are fixed in the catalog's definition.
 
-    Sizes count bytes of UTF-8. The Java SDK counts UTF-16 units instead (`java`); its catalogs are read with that.
+    Sizes count bytes of UTF-8. In catalogs of the Java SDK (`java`) they count UTF-16 units.
     """
 
     namespace_size: int
@@ -52,10 +52,10 @@ class KeyCodec:
         return cls(sizes.namespace, sizes.table, sizes.view, java)
 
     def encode(self, name: ObjectName) -> str:
-        """The key of an object; InvalidName when a name is too long for this catalog."""
+        """Return the key of an object. Raise InvalidName if a name is too long for this catalog."""
         if isinstance(name, TableName):
             key = _TABLE + name.namespace.ljust(self.namespace_size) + name.name.ljust(self.table_size)
-            # padding shortens no name: it is as long as it must be only if both parts are
+            # padding only adds characters, so the total length matches only if neither part is too long
             if len(key) == _ID_WIDTH + self.namespace_size + self.table_size and key.isascii():
                 return key
         namespace = self._pad(name.namespace, self.namespace_size, "namespace")
@@ -66,17 +66,17 @@ class KeyCodec:
         return _PREFIXES[Kind.NAMESPACE] + namespace
 
     def prefix(self, kind: Kind, namespace: str | None = None) -> str:
-        """What all keys of a kind begin with, or all those of a kind in one namespace."""
+        """Return the common prefix of all keys of a kind, or of a kind in one namespace."""
         prefix = _PREFIXES[kind]
         return prefix if namespace is None else prefix + self._pad(namespace, self.namespace_size, "namespace")
 
     def decode(self, key: str, path: str) -> ObjectName:
-        """The name behind a key that was found in the file `path`; Damaged when it is not a key of this catalog."""
+        """Return the name for a key in the file `path`. Raise Damaged if it is not a key of this catalog."""
         kind = kind_of_key(key, path)
         namespace, rest = self._cut(key[_ID_WIDTH:], self.namespace_size)
         size = {Kind.NAMESPACE: 0, Kind.TABLE: self.table_size, Kind.VIEW: self.view_size}[kind]
         if kind is Kind.TABLE and len(rest) == size and key.isascii() and key.isprintable():
-            # the keys that long lists are made of: printable ASCII without a space is a legal name
+            # fast path for long lists: printable ASCII without a space is always legal
             name = rest.rstrip(" ")
             if namespace and name and " " not in namespace and " " not in name:
                 return TableName.known_legal(namespace, name)
@@ -97,7 +97,7 @@ class KeyCodec:
         return decoded
 
     def decode_many(self, keys: Sequence[str], path: str) -> Sequence[ObjectName]:
-        """The names behind keys that follow each other: as `decode`, for long lists."""
+        """Like `decode`, for a long list of consecutive keys."""
         decoded: list[ObjectName] = []
         for first, rest, names in self._runs(keys, path):
             decoded.append(first)
@@ -106,8 +106,10 @@ class KeyCodec:
         return decoded
 
     def spans(self, keys: Sequence[str], path: str) -> list[tuple[Kind, str, int]]:
-        """The kinds and namespaces of keys that follow each other, and how many there are of each. Damaged as `decode`
-        says; but no names are made."""
+        """Return kind, namespace and count for each run of keys of one namespace. Raise Damaged like `decode`.
+
+        Faster than `decode_many`, because no names are created.
+        """
         spans = []
         for first, rest, names in self._runs(keys, path):
             for key in () if names else rest:
@@ -116,20 +118,22 @@ class KeyCodec:
         return spans
 
     def names_by_namespace(self, keys: Sequence[str], path: str) -> Iterator[tuple[str, list[str]]]:
-        """As `decode_many`, as text: a namespace, and the names that follow each other in it."""
+        """Like `decode_many`, but yield each namespace with the names in it as text."""
         for first, rest, names in self._runs(keys, path):
             yield first.namespace, [first.name, *(names or [self.decode(key, path).name for key in rest])]
 
     def _runs(self, keys: Sequence[str], path: str) -> Iterator[tuple[ObjectName, Sequence[str], list[str]]]:
-        """What the first key is of, the other keys of that namespace, which follow it, and their names if all of them
-        are plain; then the same of the next namespace."""
+        """Group consecutive keys by namespace. Yield the name of the first key, the other keys, and their names.
+
+        The names are empty if one of them is not plain, and the caller must decode each key.
+        """
         at = 0
         while at < len(keys):
             first = self.decode(keys[at], path)
             at += 1
             rest, names = keys[at:at], list[str]()
             if isinstance(first, TableName) and not self.java:
-                # those of one namespace follow each other, but in the upper nodes of large trees
+                # keys of one namespace are consecutive, except in the upper nodes of large trees
                 prefix = self.prefix(Kind.TABLE, first.namespace)
                 if at < len(keys) and keys[at].startswith(prefix):
                     rest = keys[at : bisect_left(keys, after_prefix(prefix), at)]
@@ -138,33 +142,36 @@ class KeyCodec:
             yield first, rest, names
 
     def names(self, keys: Sequence[str], prefix: str, path: str) -> list[str]:
-        """What stands after the prefix of a namespace in keys found in the file `path`: as `decode`, for long lists."""
+        """Return the names in the keys of the file `path`, after the prefix of a namespace. Raise Damaged like
+        `decode`.
+        """
         size = self.table_size if prefix.startswith(_PREFIXES[Kind.TABLE]) else self.view_size
         return self._plain_names(keys, prefix, size) or [self.decode(key, path).name for key in keys]
 
     def _plain_names(self, keys: Sequence[str], prefix: str, size: int) -> list[str]:
-        """What stands after the prefix, if all of it is what most names are made of: printable ASCII without a space,
-        which is legal."""
+        """Return the names after the prefix if all are printable ASCII without a space, and thus legal. Else return
+        `[]`.
+        """
         cut = len(prefix)
-        # without an argument it is several times as fast; what it takes off too much shows below
+        # `rstrip` without an argument is several times faster; the check below finds names that it shortened too much
         names = [key[cut:].rstrip() for key in keys]
         text = "".join(names)
         if text.isascii() and text.isprintable() and " " not in text and all(names):
             padded = [prefix + name.ljust(size) for name in names]
-            # padding shortens no name: together they are as long as they must be only if each of them is
+            # padding only adds characters, so the total length matches only if no name is too long
             if padded == list(keys) and len("".join(keys)) == len(keys) * (cut + size):
                 return names
         return []
 
     def key(self, name: ObjectName) -> str:
-        """As `encode`; empty for a name that the catalog cannot hold."""
+        """Like `encode`, but return an empty string for a name that the catalog cannot hold."""
         try:
             return self.encode(name)
         except InvalidName:
             return ""
 
     def name(self, key: str) -> ObjectName | None:
-        """The name behind a key; None when no object of this catalog can have it."""
+        """Return the name for a key, or None if it is not a key of this catalog."""
         try:
             return self.decode(key, "")
         except Damaged:
@@ -187,7 +194,7 @@ class KeyCodec:
         return len(text) if self.java or text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
     def _cut(self, text: str, size: int) -> tuple[str, str]:
-        """The first name in the text, without its padding, and what follows it."""
+        """Return the first name in the text without its padding, and the text after it."""
         if self.java or text.isascii():
             name = text[:size].rstrip(" ")
             return from_utf16_units(name) if self.java else name, text[size:]
@@ -196,7 +203,7 @@ class KeyCodec:
 
 
 def kind_of_key(key: str, path: str) -> Kind:
-    """What kind of object a key found in the file `path` is of, from its type id alone."""
+    """Return the kind of object of a key in the file `path`, from its type id."""
     kind = _KINDS.get(key[:_ID_WIDTH])
     if kind is None:
         raise Damaged("F215", path, f"the key {key[:60]!a} is of no known type")
@@ -204,7 +211,9 @@ def kind_of_key(key: str, path: str) -> Kind:
 
 
 def utf16_units(text: str) -> str:
-    """The text with each character beyond U+FFFF as its two UTF-16 units: so lengths and order are the Java SDK's."""
+    """Replace each character beyond U+FFFF by its two UTF-16 units. Lengths and order are then those of the Java
+    SDK.
+    """
     if not text or max(text) <= "\uffff":
         return text
     units = memoryview(text.encode("utf-16-le", "surrogatepass")).cast("H")
@@ -212,13 +221,13 @@ def utf16_units(text: str) -> str:
 
 
 def from_utf16_units(text: str) -> str:
-    """The text behind one that is written as UTF-16 units."""
+    """Reverse `utf16_units`."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
 
 
 def after_prefix(prefix: str) -> str:
-    """The smallest string above everything that begins with the prefix."""
-    # nothing comes after the last character there is, so the one before it counts on
+    """Return the smallest string that sorts after all strings with the prefix."""
+    # the last code point has no successor, so drop it and increment the character before it
     prefix = prefix.rstrip("\U0010ffff")
     last = ord(prefix[-1]) + 1
     return prefix[:-1] + chr(0xE000 if last == 0xD800 else last)

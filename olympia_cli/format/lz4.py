@@ -1,7 +1,6 @@
-"""LZ4 frames as far as they can be unpacked: libraries give a block whole or not at all, and a damaged file has halves.
+"""Unpack LZ4 frames up to the first damage. LZ4 libraries return a block completely or not at all.
 
-The layout is that of the LZ4 frame and block formats: a header, then blocks of sequences, each a run of literal bytes
-and a copy of what came before.
+A frame is a header and blocks of sequences. A sequence is a run of literal bytes and a copy of earlier output.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ _STORED = 0x8000_0000
 
 
 def unpack_prefix(frame: bytes, limit: int) -> bytes:
-    """What the frame unpacks to, up to its first unreadable byte, and to at most `limit` bytes."""
+    """Return the content of the frame up to the first unreadable byte, and at most `limit` bytes."""
     out = bytearray()
     if frame[:4] != _MAGIC or len(frame) < 7:
         return b""
@@ -35,7 +34,7 @@ def unpack_prefix(frame: bytes, limit: int) -> bytes:
 
 
 def _unpack_block(block: bytes, out: bytearray, limit: int) -> bool:
-    """Append what the block unpacks to; False when it stops making sense, or reaches the limit."""
+    """Append the block's content. Return False if the block is invalid, or at the limit."""
     at, end = 0, len(block)
     while at < end:
         token = block[at]
@@ -44,14 +43,14 @@ def _unpack_block(block: bytes, out: bytearray, limit: int) -> bool:
         out += block[at : at + literals]
         at += literals
         if at + 2 > end or len(out) >= limit:
-            # the last sequence of a sound block has literals only
+            # the last sequence of a sound block has only literals
             return at == end and len(out) < limit
         distance = block[at] | block[at + 1] << 8
         length, at = _length(block, at + 2, token & 15)
         if not 0 < distance <= len(out):
             return False
         wanted = min(length + 4, limit - len(out))
-        # a copy may reach into itself: then what lies between is repeated
+        # a copy may overlap its own output, which repeats the pattern
         pattern = out[len(out) - distance :]
         out += (pattern * (wanted // distance + 1))[:wanted]
     return True

@@ -1,4 +1,4 @@
-"""A node of the tree as a value. No bytes and no I/O here."""
+"""The nodes of the tree and roots as values, without bytes and I/O."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """Keys in order, their values, and the children around them.
+    """A node: sorted keys, their values, and the children between them.
 
-    A leaf has no children; any other node has one more child than it has keys. A child is the path of a
-    node file, or a node that no file holds yet. A value is the path of a definition; None is a
-    tombstone, which other programs write for a deleted key.
+    A leaf has no children. Any other node has one child more than keys. A child is the path of a node file, or a node
+    that is not written yet. A value is the path of a definition. None is a tombstone, which other programs write for a
+    deleted key.
     """
 
     keys: tuple[str, ...]
@@ -24,7 +24,7 @@ class Node:
         return not self.children
 
     def find(self, key: str) -> tuple[int, bool]:
-        """Where the key is, or the index of the child that would hold it."""
+        """Return the index of the key and True, or the index of the child that may hold it and False."""
         at = bisect_left(self.keys, key)
         return at, at < len(self.keys) and self.keys[at] == key
 
@@ -35,7 +35,7 @@ EMPTY = Node((), ())
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """What fixes the shape of a catalog's keys and tree for its whole life."""
+    """The settings that fix the layout of a catalog's keys and tree. They never change."""
 
     order: int
     namespace: int
@@ -45,9 +45,9 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True)
 class Root:
-    """A version: the top node of its tree, and what the version says of itself.
+    """A version: the top node of its tree, and the version's attributes.
 
-    `sizes` is None in roots of other programs; then the catalog definition alone has them.
+    `sizes` is None in roots of other programs. Then only the catalog definition has them.
     """
 
     node: Node

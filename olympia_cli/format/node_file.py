@@ -1,8 +1,8 @@
-"""Node files: Arrow IPC bytes <-> nodes, roots and action rows.
+"""Node files: encode and decode nodes, roots and action rows in Arrow IPC.
 
-A file has the columns key, value and pnode. Its rows, from top to bottom: system rows (key and value), the pivot
-table (a leftmost row without key and value, then a row for each key), and in roots the action rows. We put the
-action rows into record batches of their own, so that a search does not decode them; readers take any batches.
+A file has the columns key, value and pnode. Its rows are, in order: system rows (key and value), the pivot table, and
+in roots the action rows. The pivot table is a leftmost row without key and value, then one row per key. Action rows are
+written in separate record batches, so that a search does not decode them. Readers accept any division into batches.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ ROLLBACK_FROM_ROOT = "rollback_from_root"
 CREATED_AT_MILLIS = "created_at_millis"
 N_KEYS = "n_keys"
 
-# a node is too small for threads to pay: handing work over costs more than the work
+# a node is too small for threads: the hand-over costs more than the work
 _OPTIONS = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
 
 _SLASHES = re.compile("/+")
@@ -52,10 +52,7 @@ Row = tuple[str | None, str | None, str | None]
 
 @dataclass(frozen=True, slots=True)
 class NodeFile:
-    """A decoded file:
-
-    its node, its system rows, and whether its digest was there and right (a wrong one is Damaged).
-    """
+    """A decoded file: node, system rows, sizes, and whether it has a checksum, which then matched."""
 
     node: Node
     system: dict[str, str]
@@ -64,13 +61,16 @@ class NodeFile:
 
 
 def encode_node(node: Node, created_at_millis: int) -> bytes:
-    """A non-root node; all of its children must be paths by now."""
+    """Encode a node that is not a root. All of its children must be paths."""
     return _encode([_batch(_tree(node, {CREATED_AT_MILLIS: str(created_at_millis)}))], None)
 
 
 def encode_root(root: Root, actions: Iterable[tuple[str, str]]) -> bytes:
-    """A root with its action rows, each an object key and the action as text; TransactionTooLarge when no reader would
-    take it. A commit may have a hundred thousand of them, so they are taken a few thousand at a time."""
+    """Encode a root with its action rows, each an object key and the action as text.
+
+    Actions are consumed a few thousand at a time, because a commit may have a hundred thousand. Raise
+    TransactionTooLarge if readers would reject the file's size.
+    """
     system = {CATALOG_DEF: root.catalog_def, CREATED_AT_MILLIS: str(root.created_at_millis)}
     if root.previous_root is not None:
         system[PREVIOUS_ROOT] = root.previous_root
@@ -89,7 +89,7 @@ def encode_root(root: Root, actions: Iterable[tuple[str, str]]) -> bytes:
 
 
 def encode_lost(version: int) -> bytes:
-    """What keeps the name of a version whose root is lost: no rows, so that no program takes it for a root."""
+    """Encode the placeholder for a lost root. It has no rows, so that no program takes it for a root."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, SCHEMA.with_metadata({LOST_KEY: str(version).encode()})):
         pass
@@ -97,7 +97,7 @@ def encode_lost(version: int) -> bytes:
 
 
 def encode_java(node: Node, created_at_millis: int, root: Root | None = None) -> bytes:
-    """A node, or a root, as the Java SDK lays it out: one batch without compression, and no word of who wrote it."""
+    """Encode a node, or a root, in the Java SDK's layout: one batch, uncompressed, without our metadata."""
     system = {CREATED_AT_MILLIS: str(created_at_millis), N_KEYS: str(len(node.keys))}
     if root is not None:
         system[CATALOG_DEF] = root.catalog_def
@@ -111,11 +111,11 @@ def encode_java(node: Node, created_at_millis: int, root: Root | None = None) ->
 
 
 def decode_node(data: bytes, path: str, java: bool = False, sizes: Sizes | None = None) -> NodeFile:
-    """The node in the file `path`; rows after its pivot table are action rows, which only roots have. `sizes` are the
-    catalog's, where they are known: a node that says that it holds more than they allow is not unpacked.
+    """Decode the node in the file `path`. Rows after its pivot table are allowed in roots only, as action rows.
 
-    The Java SDK counts `n_keys` in several ways, writes nothing behind the pivot table, leaves single pointers
-    NULL, and sorts by UTF-16 units.
+    `sizes` are the catalog's, if known: a node whose claimed size exceeds their bounds is not unpacked. The Java SDK
+    counts `n_keys` in several ways and writes no rows after the pivot table. It may leave single pointers NULL, and
+    sorts by UTF-16 units.
     """
     bounds = tree_bounds(None if java else sizes)
     return _decode_file(NodeRows(data, path, bounds if parse_root_path(path) is None else None), path, java)
@@ -126,13 +126,12 @@ def _decode_file(rows: NodeRows, path: str, java: bool) -> NodeFile:
 
 
 def decode_root(data: bytes, path: str, java: bool = False) -> Root:
-    """The root in the file `path`, without its action rows."""
+    """Decode the root in the file `path`, without its action rows."""
     return _root(_decode_file(NodeRows(data, path), path, java), path)
 
 
 def decode_commit(data: bytes, path: str) -> tuple[Root, Callable[[], list[tuple[str, str]]]]:
-    """The root in the file `path`, and what reads its action rows as `decode_action_rows` does: the file is opened and
-    checked once for both."""
+    """Decode the root in the file `path`. Also return a function that reads its action rows from the same open file."""
     rows = NodeRows(data, path)
     file = _decode(rows, path)
     start = len(file.system) + 1 + len(file.node.keys)
@@ -155,7 +154,7 @@ def _root(file: NodeFile, path: str) -> Root:
 
 
 def decode_action_rows(data: bytes, path: str) -> list[tuple[str, str]]:
-    """The action rows of a root: object keys and actions as text, in the order in which they were done."""
+    """Return the action rows of a root in the order of the actions: object keys and actions as text."""
     try:
         rows = NodeRows(data, path)
         system = rows.system()
@@ -166,14 +165,14 @@ def decode_action_rows(data: bytes, path: str) -> list[tuple[str, str]]:
 
 
 def _action_rows(rows: NodeRows, path: str, start: int) -> list[tuple[str, str]]:
-    """The rows from `start` on, which is behind the pivot table."""
+    """Return the rows from `start`, the first one after the pivot table."""
     try:
         end = rows.reach()
     except Damaged as error:
         raise _lost_log(error) from None
     start = min(start, end)
     if rows.actions_digest is not None and _digest_of(rows, start, end) != rows.actions_digest:
-        raise Damaged("F401", path, "its action rows are not what their digest says")
+        raise Damaged("F401", path, "checksum mismatch in its action rows")
     actions = []
     for key, value, pnode in zip(*(column[start:] for column in rows.columns), strict=True):
         if key is None and value is None and pnode is None:
@@ -185,27 +184,27 @@ def _action_rows(rows: NodeRows, path: str, start: int) -> list[tuple[str, str]]
 
 
 def _lost_log(error: Damaged) -> Damaged:
-    """Whatever part of the file is damaged, what is lost is the log."""
+    """Return the error for a lost action log, whatever part of the file is damaged."""
     return Damaged("F401", error.path, error.reason)
 
 
 def digest(rows: Sequence[Row]) -> str:
-    """The digest of rows, as `hash_columns` says."""
+    """Return the checksum of rows; see `hash_columns`."""
     return hash_columns(len(rows), [_pack(_column(values)) for values in zip(*rows, strict=True)])
 
 
 Column = tuple[list[int], bytes]
-"""The lengths of the values in bytes, NULL as -1, and their UTF-8 bytes one after the other."""
+"""A column: the lengths of its values in bytes (NULL is -1), and their UTF-8 bytes concatenated."""
 
 
 def _column(values: Values) -> Column:
-    # what is NULL adds nothing, as what is empty does
+    # NULL and the empty string add no bytes
     text = "".join(filter(None, values))
     data = text.encode()
     if len(data) != len(text):
         return [-1 if value is None else len(value.encode()) for value in values], data
     try:
-        # hardly any column has NULLs between its values
+        # fast path: few columns have NULLs between their values
         return list(map(len, cast("Sequence[str]", values))), data
     except TypeError:
         return [-1 if value is None else len(value) for value in values], data
@@ -217,7 +216,7 @@ def _pack(column: Column) -> tuple[bytes, bytes]:
 
 
 def _tree(node: Node, system: dict[str, str]) -> list[Column]:
-    """The columns of the system rows and the pivot table."""
+    """Return the columns of the system rows and the pivot table."""
     system = {**system, N_KEYS: str(len(node.keys))}
     rows, leftmost = len(node.keys) + 1, ([-1], b"")
     paths: Column = ([-1] * rows, b"")
@@ -234,7 +233,7 @@ def _tree(node: Node, system: dict[str, str]) -> list[Column]:
 
 
 def _joined(*columns: Column) -> Column:
-    """Columns below each other."""
+    """Concatenate columns."""
     lengths: list[int] = []
     for column, _ in columns:
         lengths += column
@@ -242,7 +241,7 @@ def _joined(*columns: Column) -> Column:
 
 
 class _Batch(NamedTuple):
-    """Rows that are to be written, as Arrow and as their digest has them."""
+    """Rows to be written, as Arrow arrays and in the packed form of their checksum."""
 
     arrays: list[Any]
     packed: list[tuple[bytes, bytes]]
@@ -253,7 +252,9 @@ class _Batch(NamedTuple):
 
     @property
     def unpacked(self) -> int:
-        """No reader finds more in it: a buffer that does not compress stands as it is, behind its length."""
+        """The largest unpacked size that a reader can find: an incompressible buffer is stored as it is, after its
+        length.
+        """
         buffers = [buffer for array in self.arrays for buffer in array.buffers() if buffer is not None]
         return sum(buffer.size + 8 for buffer in buffers)
 
@@ -269,14 +270,14 @@ def _action_batches(actions: Iterator[tuple[str, str]]) -> Iterator[_Batch]:
 
 
 def _digest(batches: Sequence[_Batch]) -> str:
-    """Of rows that are in several batches, as if they were in one."""
+    """Return the checksum of rows in several batches, which equals that of one batch."""
     columns = zip(*(batch.packed for batch in batches), strict=True)
     parts = ([part for both in zip(*column, strict=True) for part in both] for column in columns)
     return hash_columns(sum(batch.rows for batch in batches), parts)
 
 
 def _encode(batches: list[_Batch], sizes: Sizes | None) -> bytes:
-    """The tree's rows, and behind them the action rows, if there are any. What is written is not held any longer."""
+    """Encode the tree's rows and the action rows. Each batch is released once it is written."""
     metadata = {DIGEST_KEY: _digest(batches[:1])}
     if sizes is not None:
         metadata[SIZES_KEY] = _sizes_text(sizes)
@@ -292,14 +293,15 @@ def _encode(batches: list[_Batch], sizes: Sizes | None) -> bytes:
 
 @lru_cache(maxsize=16)
 def _sizes_text(sizes: Sizes) -> str:
-    """All roots of a catalog say the same."""
+    """Return the sizes as JSON. Cached, because all roots of a catalog have the same sizes."""
     fields = {"order": sizes.order, "namespace": sizes.namespace, "table": sizes.table, "view": sizes.view}
     return json.dumps(fields, separators=(",", ":"))
 
 
 def _array(lengths: list[int], data: bytes) -> Any:
-    """A column from its buffers. `pa.array` asks pandas whether it knows the values, where pandas is installed, and
-    importing that takes longer than a whole commit."""
+    """Return a column from its buffers. `pa.array` would import pandas, if installed, which takes longer than a
+    commit.
+    """
     number, nulls, validity = len(lengths), lengths.count(-1), None
     if nulls == number:
         validity, lengths = pa.py_buffer(bytes((number + 7) // 8)), [0] * number
@@ -324,9 +326,9 @@ def _decode(rows: NodeRows, path: str) -> NodeFile:
         raise Damaged("F207", path, f"its pivot table has {plural(there - start - 1, 'key')}, but n_keys says {n_keys}")
     behind = [] if CATALOG_DEF in system or rows.reach() == end else [column[end:] for column in rows.columns]
     if any(value is not None for column in behind for value in column):
-        raise Damaged("F207", path, "it has rows behind its pivot table, and is not a root")
+        raise Damaged("F207", path, "it has rows after its pivot table, but is not a root")
     if rows.digest is not None and _digest_of(rows, 0, end) != rows.digest:
-        raise Damaged("F206", path, "its rows are not what its digest says")
+        raise Damaged("F206", path, "checksum mismatch")
     keys, values, children = (tuple(column[start:end]) for column in rows.columns)
     if values[0] is not None or None in keys[1:]:
         raise Damaged("F207", path, "its pivot table is not a leftmost row and rows with keys")
@@ -350,7 +352,7 @@ def _digest_of(rows: NodeRows, start: int, end: int) -> str:
 def _decode_java(rows: NodeRows, path: str) -> NodeFile:
     system = rows.system()
     rows.reach()
-    # a name with two slashes in a row goes into a path as it is, and the folders of a disk know only one
+    # in a pointer with two slashes, made from an object's name, local filesystems treat both as one
     pivot = [
         (key and utf16_units(key), value and _SLASHES.sub("/", value), child)
         for key, value, child in zip(*(column[len(system) :] for column in rows.columns), strict=True)

@@ -1,7 +1,7 @@
-"""The rows of a node file as columns, read batch by batch as far as they are asked for.
+"""The rows of a node file as columns, read batch by batch on demand.
 
-A list reads hundreds of nodes, so nothing is done value by value that Arrow's buffers can do at once. They may be
-those of a damaged file: nothing of them is followed before Arrow found them sound.
+A list reads hundreds of nodes, so whole Arrow buffers are processed at once rather than single values. Arrow validates
+the buffers of a file before they are used, because the file may be damaged.
 """
 
 from __future__ import annotations
@@ -28,23 +28,25 @@ ACTIONS_DIGEST_KEY = b"olympia.actions-sha256"
 SIZES_KEY = b"olympia.sizes"
 LOST_KEY = b"olympia.lost"
 LOST = "F106"
-"""fsck's code for a file that only keeps the name of a root that is lost."""
+"""The code of the fsck finding for a file that is the placeholder of a lost root."""
 READ_OPTIONS = pa.ipc.IpcReadOptions(use_threads=False)
 
 _MAGIC = b"ARROW1"
 _SHORTEST = 16
-"""No Arrow file is shorter: it begins and ends with those letters, and says in between how long its footer is."""
+"""The length of the shortest Arrow file: the magic word at both ends, and the footer's length."""
 
 Values = Sequence[str | None]
 Packed = tuple[bytes | bytearray, bytes | memoryview]
-"""The lengths of a column's values as 32-bit numbers, NULL as -1, and their UTF-8 bytes one after the other."""
+"""A column: the lengths of its values as 32-bit numbers (NULL is -1), and their UTF-8 bytes concatenated."""
 
 
 class NodeRows:
-    """The rows of a file in `columns`, as many as were asked for; `reach` asks for more."""
+    """The rows of a file. `columns` holds the rows read so far; `reach` reads more."""
 
     def __init__(self, data: bytes, path: str, bounds: Bounds | None = None) -> None:
-        """`bounds` are those of a node; without them the file is a root, which says what its catalog's sizes are."""
+        """Open the file. `bounds` are those of a node. Without them the file is a root, whose own sizes give its
+        bounds.
+        """
         self._data = data
         self._path = path
         try:
@@ -66,18 +68,18 @@ class NodeRows:
         self._blocks: list[Block] | None = None
         self._batches = 0
         self._arrays: dict[tuple[int, int], list[Any]] = {}
-        # strings, and None for NULL
+        # strings, or None for NULL
         self.columns: tuple[list[Any], list[Any], list[Any]] = ([], [], [])
 
     def reach(self, end: int | None = None) -> int:
-        """How many of the first `end` rows there are, or how many rows at all; from here on they are in the columns."""
+        """Read the first `end` rows, or all rows, into the columns. Return how many of them exist."""
         keys = self.columns[0]
         while (end is None or len(keys) < end) and self._next_batch():
             pass
         return len(keys) if end is None else min(end, len(keys))
 
     def system(self) -> dict[str, str]:
-        """The rows before the first NULL key."""
+        """Return the system rows, which are those before the first NULL key."""
         keys, values, _ = self.columns
         system: dict[str, str] = {}
         while self.reach(len(system) + 1) > len(system):
@@ -90,8 +92,9 @@ class NodeRows:
         raise Damaged("F207", self._path, "it ends before its pivot table")
 
     def packed(self, start: int, end: int) -> list[Packed] | None:
-        """The columns from one row up to another as their digest has them, where the file does: in one batch, as this
-        program writes them."""
+        """Return the columns of a range of rows in the form of their checksum. Return None unless the range is one
+        batch.
+        """
         packed = []
         for array, values in zip(self._arrays.get((start, end), ()), self.columns, strict=False):
             column = _packed(array, values[start:end])
@@ -106,13 +109,13 @@ class NodeRows:
                 return False
             self._check_bounds()
             batch = self._reader.get_batch(self._batches)
-            # offsets that lead out of the buffers are found here, before they are followed
+            # finds offsets outside the buffers before they are followed
             batch.validate(full=True)
             arrays, rows = batch.columns, batch.num_rows
             values = [[None] * rows if array.null_count == rows else array.to_pylist() for array in arrays]
         except (pa.ArrowException, OSError, ValueError, Nonsense, TooMuch) as error:
             if isinstance(error, MemoryError):
-                raise  # within the bounds it is this machine that is too small
+                raise  # within the bounds, a MemoryError is the machine's limit, not the file's damage
             reason = f"its record batch {self._batches} cannot be read: {one_line(error)}"
             raise Damaged("F205", self._path, reason) from None
         start = len(self.columns[0])
@@ -123,7 +126,7 @@ class NodeRows:
         return True
 
     def _check_bounds(self) -> None:
-        """The next batch is unpacked only when what it says of itself is within the bounds."""
+        """Check the claimed size of the next batch before it is unpacked."""
         if self._blocks is None:
             dictionaries, batches = footer_blocks(self._data)
             if dictionaries:
@@ -142,10 +145,10 @@ def _check_columns(schema: Any, names: tuple[str, ...], path: str) -> None:
 
 
 def hash_columns(rows: int, columns: Iterable[Iterable[bytes | bytearray | memoryview]]) -> str:
-    """The SHA-256 of rows, so that any program can recompute it whatever its Arrow library does with bytes.
+    """Return the SHA-256 of rows, in a form that any program can compute, whatever its Arrow library.
 
-    The number of rows; then for each column its lengths, NULL as -1, and its UTF-8 bytes one after the
-    other. Numbers are 32-bit little-endian. A column is given in any number of parts.
+    The input is the number of rows, then for each column the lengths of its values (NULL is -1) and their UTF-8 bytes
+    concatenated. Numbers are 32-bit little-endian. A column may be given in several parts.
     """
     hashed = sha256(rows.to_bytes(4, "little"))
     for column in columns:
@@ -155,7 +158,7 @@ def hash_columns(rows: int, columns: Iterable[Iterable[bytes | bytearray | memor
 
 
 def _packed(column: Any, values: Values) -> Packed | None:
-    """A column from its buffers; None when they are not laid out so, and it has to be made of its values."""
+    """Return a column from its buffers. Return None for other layouts: the caller then uses the values."""
     size, nulls = 4 * len(values), column.null_count
     if nulls == len(values):
         return b"\xff" * size, b""
@@ -163,15 +166,15 @@ def _packed(column: Any, values: Values) -> Packed | None:
     if column.offset or data is None or sys.byteorder != "little":
         return None
     edges = offsets.to_pybytes()
-    # a value's length is the next offset less its own: offsets never decrease, so that one subtraction of all of them
-    # as two long numbers borrows nothing from one to the next
+    # A value's length is the difference of two adjacent offsets. Offsets never decrease, so one subtraction of all
+    # offsets as two long integers never borrows between values.
     ends, starts = int.from_bytes(edges[4 : 4 + size], "little"), int.from_bytes(edges[:size], "little")
     lengths = bytearray((ends - starts).to_bytes(size, "little"))
     at = -1
     for _ in range(nulls):
         at = values.index(None, at + 1)
         if any(lengths[4 * at : 4 * at + 4]):
-            return None  # a NULL with bytes, which are no part of the rows
+            return None  # a NULL with bytes, which are not part of the rows
         lengths[4 * at : 4 * at + 4] = b"\xff\xff\xff\xff"
     first, last = int.from_bytes(edges[:4], "little"), int.from_bytes(edges[size : size + 4], "little")
     return lengths, memoryview(data)[first:last]
@@ -192,7 +195,7 @@ def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
 
 @lru_cache(maxsize=16)
 def _parse_sizes(text: bytes) -> Sizes:
-    """All roots of a catalog say the same."""
+    """Parse the sizes. Cached, because all roots of a catalog have the same sizes."""
     fields = read_json(text)
     return Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
 

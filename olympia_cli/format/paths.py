@@ -1,4 +1,4 @@
-"""Where things are below the catalog prefix."""
+"""Paths of files below the catalog's prefix."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ LATEST = "vn/latest"
 OLDEST = "vn/oldest"
 
 LAST_FSCK = "ops/last-fsck.json"
+"""The result of the last fsck."""
 
 EXPORT_NOTE = "ops/export.json"
-"""At the destination of an export: what it is a copy of, and how far it was to go."""
+"""At the destination of an export: the copied catalog and version, and the progress."""
+
 UNFINISHED = "ops/exports/"
-"""Where a catalog notes the exports of it that are under way."""
+"""The folder in which a catalog notes its exports that are in progress."""
 
 SALVAGE_NOTE = "ops/salvage.json"
-"""At the destination of a salvage: the catalog that it is a copy of."""
+"""At the destination of a salvage: the catalog that it copies."""
 
 WIDTH = 32
-"""Characters in the name of a root: the version's bits, lowest first."""
+"""Characters in the name of a root: the version's bits, lowest bit first."""
 
 JAVA_WIDTH = 64
-"""What the Java SDK writes instead; such catalogs are read only."""
+"""The width in catalogs of the Java SDK, which are read-only."""
 
 DATA = "data"
-"""The folder for tables that nobody gave another place. What is in it is theirs alone."""
+"""The folder for tables without a location of their own. It holds nothing else."""
 
 OWN_FOLDERS = ("vn", "node", "def", "dtxn", "ops")
 """The folders of the catalog's own files."""
@@ -41,14 +43,16 @@ DEFINITION_FOLDERS = {Kind.CATALOG: "catalog", Kind.NAMESPACE: "ns", Kind.TABLE:
 
 
 def root_path(version: int, width: int = WIDTH) -> str:
-    """The path of a version's root: the version in binary, reversed, so that neighbours spread over an object store."""
+    """Return the path of a version's root: the reversed bits of the version, to spread neighbours over an object
+    store.
+    """
     if not 0 <= version <= MAX_VERSION:
         raise InvalidOption(f"version {version} is out of range", hint=f"versions are 0 to {MAX_VERSION}")
     return "vn/" + format(version, f"0{width}b")[::-1]
 
 
 def parse_root_path(path: str) -> int | None:
-    """The version that a path is the root of, or None when it is not a root's path."""
+    """Return the version of a root's path, or None for any other path."""
     name = path[len("vn/") :]
     if not path.startswith("vn/") or len(name) not in (WIDTH, JAVA_WIDTH) or name.strip("01"):
         return None
@@ -60,13 +64,13 @@ def new_node_path() -> str:
 
 
 def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
-    """A fresh path for a definition. The names in it are for people who look at a listing; only a search for objects
+    """Return a new path for a definition. The names in it are for people who read a listing. Only a search for objects
     that no node names parses them."""
     stem = new_uuid()
     if name is not None:
         stem += "-" + _quoted(f"{name.namespace}-{name.name}" if name.name else name.namespace)
     if len(stem) > _MAX_STEM:
-        # a cut must not leave half of a percent escape, which some tools refuse
+        # drop half of a percent escape at the cut, because some tools reject it
         stem = re.sub(r"%[0-9A-F]?$", "", stem[:_MAX_STEM])
     return f"def/{DEFINITION_FOLDERS[kind]}/{stem}.binpb"
 
@@ -105,18 +109,18 @@ _STEM = 37
 _NEEDS_NO_QUOTES = re.compile(r"[A-Za-z0-9_.~-]+")
 _MAX_STEM = MAX_FILE_NAME_BYTES - len(".binpb")
 _UUID_VERSION, _WITH_DIGEST = 14, "8"
-"""Where a UUID has its version, and the version that an older program used for definitions with a digest."""
+"""The position of a UUID's version, and the version that an older program used for definitions with a checksum."""
 
 
 def says_digest(path: str) -> bool:
-    """Whether the name of a definition says that an older program wrote it with a digest as its last field."""
+    """Return True if the file name says that an older program wrote a checksum as the definition's last field."""
     name = path.rpartition("/")[2]
-    # other writers name their files as they like
+    # only names of this form: other programs choose their own
     return path.startswith("def/") and name[_UUID_VERSION : _UUID_VERSION + 1] == _WITH_DIGEST and bool(_ID.match(name))
 
 
 def transaction_path(transaction: str) -> str:
-    """The hint to a distributed transaction's latest save."""
+    """Return the path of the pointer to a distributed transaction's latest save."""
     return f"dtxn/{transaction}.binpb"
 
 
@@ -125,38 +129,38 @@ def transaction_save_path(transaction: str, save: int) -> str:
 
 
 ASIDE = "ops/aside/"
-"""Where a repair keeps roots that are no part of history."""
+"""The folder to which a repair moves roots that are not part of the history."""
 
 
 def aside_path(version: int, digest: str) -> str:
-    """Where the root that stood at a version's name is kept. `digest` is of its bytes: one file, one name."""
+    """Return the path to which a repair moves a version's root. `digest` is the checksum of its bytes."""
     return f"{ASIDE}v{version}-{digest}.arrow"
 
 
 JAVA_TRANSACTIONS = "def/dtxn/"
-"""Where the Java SDK keeps distributed transactions, under ids that need not be uuids."""
+"""The folder of the Java SDK's distributed transactions. Their ids need not be UUIDs."""
 
 
 def java_transaction_id(path: str) -> str | None:
-    """The transaction that a file of the Java SDK is of, or None when it is none."""
+    """Return the transaction id in the path of a Java SDK's transaction, or None for any other path."""
     name = path.removeprefix(JAVA_TRANSACTIONS)
     return name.removesuffix(".binpb") if name != path and name.endswith(".binpb") and "/" not in name else None
 
 
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
 _PLAIN = re.compile(r"(?!\.)[^/:\\\0]+(?:/(?!\.)[^/:\\\0]+)*")
-"""What nearly all pointers are: no part is empty, hidden, or could mean a folder above, and nothing is a scheme."""
+"""Matches nearly all pointers: no empty or hidden part, no parent folder, no scheme."""
 
 
 def check_pointer(pointer: str, holder: str) -> str:
-    """A pointer found in the file `holder`, or Damaged when following it could lead out of the catalog."""
+    """Return a pointer from the file `holder`. Raise Damaged if it could lead out of the catalog."""
     if _PLAIN.fullmatch(pointer):
         return pointer
     if (
         _SCHEME.match(pointer)
         or "\0" in pointer
         or "" in pointer.split("/")
-        # the Java SDK puts the names of objects into paths as they are, a backslash too
+        # the Java SDK puts object names into paths unescaped, even with a backslash
         or ("\\" in pointer and not pointer.startswith("def/"))
         or any(part in (".", "..") for part in pointer.replace("\\", "/").split("/"))
     ):
@@ -165,13 +169,13 @@ def check_pointer(pointer: str, holder: str) -> str:
 
 
 def all_plain(pointers: Iterable[str]) -> bool:
-    """Whether `check_pointer` takes all of them at the first look, asked of many at once."""
+    """Return True if `check_pointer` surely accepts all pointers. Faster than checking each of them."""
     text = f"/{'/'.join(pointers)}/"
     return not ("//" in text or "/." in text or ":" in text or "\\" in text or "\0" in text)
 
 
 class FileKind(Enum):
-    """What a file below the prefix is, by its name alone."""
+    """The kind of a file below the prefix, by its name."""
 
     ROOT = "root"
     HINT = "hint"
@@ -208,7 +212,7 @@ _KINDS = (
 
 
 def file_kind(path: str) -> FileKind:
-    """What the file is; names that the format does not define are UNKNOWN, and nobody touches those."""
+    """Return the kind of a file. Names outside the format are UNKNOWN, and no command changes them."""
     if path in (LATEST, OLDEST):
         return FileKind.HINT
     if parse_root_path(path) is not None:
@@ -220,7 +224,7 @@ def file_kind(path: str) -> FileKind:
 
 
 def parse_transaction_path(path: str) -> tuple[str, int | None] | None:
-    """The transaction id and the number of the save (None for the hint), or None when it is neither."""
+    """Return the transaction id, and the number of the save or None for the pointer. Return None for any other path."""
     found = _TRANSACTION.fullmatch(path)
     if not found:
         return None
@@ -229,14 +233,14 @@ def parse_transaction_path(path: str) -> tuple[str, int | None] | None:
 
 _LIMITS = {FileKind.HINT: 2**10, FileKind.DEFINITION: 2**26, FileKind.TRANSACTION: 2**20, FileKind.OPERATION: 2**20}
 LEAST_LIMIT = min(_LIMITS.values())
-"""Whatever a file is, it may have so many bytes."""
+"""The smallest size limit of all kinds of file, in bytes."""
 MAX_FILE_BYTES = 2**28
-"""More than a node or a root has: of the largest, most are actions."""
+"""The size limit of nodes and roots. In the largest roots, most bytes are actions."""
 _MAX_MANIFEST_BYTES = 2**29
 
 
 def size_limit(path: str) -> int:
-    """How many bytes a file may have, by its name alone; a larger one is damaged, and not read."""
+    """Return the size limit of a file in bytes, by its name. A larger file counts as damaged and is not read."""
     if path.startswith("ops/expire/"):
         return _MAX_MANIFEST_BYTES
     if path.startswith(ASIDE):

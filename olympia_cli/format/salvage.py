@@ -1,8 +1,8 @@
-"""The rows of a node file as far as they can be read, with what is wrong and where. Nothing here raises on any bytes.
+"""Read the rows of a damaged node file as far as possible, and report the damage. Never raises an error.
 
-A file that Arrow reads is read by Arrow. Otherwise its messages are walked one by one without the footer, and so are
-the buffers of each batch: the columns lie behind each other, so a cut usually takes pointers and values first and
-leaves the keys.
+A file that Arrow can open is read by Arrow. Otherwise its messages, and the buffers of each batch, are read one by one
+without the footer. The columns are stored one after the other, so truncation usually loses pointers and values but
+keeps the keys.
 """
 
 from __future__ import annotations
@@ -43,13 +43,13 @@ from olympia_cli.format.node_rows import (
 from olympia_cli.names import plural
 
 _USUAL = Sizes(4096, 1024, 1024, 1024)
-"""So much is looked at of a file of which nobody knows the catalog."""
+"""The sizes assumed for a file whose catalog is unknown."""
 
 _FAILURES = (pa.ArrowException, OSError, ValueError, Nonsense, TooMuch)
 
 
 class Lost(Enum):
-    """Stands for a value that was there and cannot be read; None is a NULL that was read."""
+    """Marks a value that cannot be read. None is a NULL that was read."""
 
     LOST = "lost"
 
@@ -61,7 +61,7 @@ Cells = tuple[Cell, Cell, Cell]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and where: the byte in the file, the record batch, the row of the file, as far as known."""
+    """A problem and its position, as far as known: byte in the file, record batch, row of the file."""
 
     message: str
     offset: int | None = None
@@ -81,7 +81,7 @@ class Problem:
 
 @dataclass(slots=True)
 class Salvage:
-    """What there is of a file. Columns beyond ours are named in `unknown_columns`, and were not looked at."""
+    """The readable content of a file. `unknown_columns` names extra columns, which are not read."""
 
     rows: list[Cells] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -96,7 +96,7 @@ class Salvage:
 
 
 def salvage(data: bytes, sizes: Sizes | None = None) -> Salvage:
-    """All that can be read of a node file, up to what a node of a catalog of these sizes can have."""
+    """Read as much of a node file as possible, within the bounds for a catalog of these sizes."""
     sizes = sizes if sizes is not None else _own_sizes(data)
     bounds = root_bounds(sizes if sizes is not None else _USUAL, len(data))
     found = Salvage()
@@ -107,7 +107,7 @@ def salvage(data: bytes, sizes: Sizes | None = None) -> Salvage:
 
 
 def _own_sizes(data: bytes) -> Sizes | None:
-    """The sizes that a root says its catalog has."""
+    """Return the sizes that a root states, or None."""
     try:
         schema = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS).schema
         return decode_sizes((schema.metadata or {}).get(SIZES_KEY), "")
@@ -117,14 +117,14 @@ def _own_sizes(data: bytes) -> Sizes | None:
 
 @dataclass(slots=True)
 class _Budget:
-    """How much may still be unpacked of a file."""
+    """The rows and bytes that may still be unpacked."""
 
     rows: int
     bytes: int
 
 
 def _read_whole(data: bytes, found: Salvage, bounds: Bounds) -> bool:
-    """Read a file that Arrow can read to its end; False when it cannot."""
+    """Read a file with Arrow. Return False if Arrow cannot read all of it."""
     try:
         check_file(data, bounds)
         reader = pa.ipc.open_file(pa.py_buffer(data), options=READ_OPTIONS)
@@ -156,7 +156,7 @@ def _take_schema(schema: pa.Schema, found: Salvage) -> None:
 
 
 def _places(schema: pa.Schema, found: Salvage) -> list[int] | None:
-    """Where key, value and pnode are among the columns, or None when they are not there; says what is odd."""
+    """Return the indexes of key, value and pnode among the columns, or None. Report deviations from the format."""
     names = [str(name) for name in schema.names]
     shown = ", ".join(f"{column.name} {column.type}"[:60] for column in list(schema)[:8]) or "none"
     text = {at for at, column in enumerate(schema) if _is_text(column.type)}
@@ -170,7 +170,7 @@ def _places(schema: pa.Schema, found: Salvage) -> list[int] | None:
                 found.add(f"its columns are out of order: {shown}")
             return places
     found.add(f"its columns are not key, value and pnode: {shown}")
-    # a damaged name still leaves the column where it was
+    # a damaged column name does not change the column's position
     return [0, 1, 2] if len(names) == 3 and len(text) == 3 else None
 
 
@@ -180,7 +180,7 @@ def _is_text(type: pa.DataType) -> bool:
     return bool(pa.types.is_string(type) or pa.types.is_large_string(type) or pa.types.is_string_view(type))
 
 
-# Files that Arrow does not read
+# Files that Arrow cannot read
 
 
 def _read_pieces(data: bytes, found: Salvage, budget: _Budget) -> None:
@@ -227,13 +227,13 @@ def _schema(data: bytes, messages: Sequence[Message]) -> pa.Schema | None:
 
 
 def _readable(schema: pa.Schema) -> pa.Schema:
-    """The schema, after a look at all of it: Arrow decodes names when they are asked for."""
+    """Return the schema once all names and types are decoded, which Arrow does lazily and which may fail."""
     _ = schema.names, [str(column.type) for column in schema]
     return schema
 
 
 def _check_end(data: bytes, pieces: Sequence[Message | Gap | End], found: Salvage) -> None:
-    """Say what is wrong behind the last message; Arrow did not read the file, so something is wrong somewhere."""
+    """Report the problem after the last message. Arrow could not read the file, so there is a problem somewhere."""
     whole = bool(pieces) and isinstance(pieces[-1], End)
     if whole and data.startswith(MARKER):
         return
@@ -244,7 +244,7 @@ def _check_end(data: bytes, pieces: Sequence[Message | Gap | End], found: Salvag
         reason = f"it is cut short after {plural(len(data), 'byte')}, in its footer; all rows come before it"
         found.problems.insert(0, Problem(reason, len(data)))
     elif not data.endswith(MAGIC) or len(data) < 16:
-        # the cause of most of the others, so it comes first
+        # first, because truncation causes most other problems
         found.problems.insert(0, Problem(f"it is cut short after {plural(len(data), 'byte')}", len(data)))
     elif not found.problems:
         found.add(f"it cannot be read as an Arrow file: {_why(data)}")
@@ -313,7 +313,7 @@ def _read_batch(
 
 
 class _Column:
-    """One column of strings: a bit for each row that is not NULL, where each value ends, and the text of all values."""
+    """A column of strings: a validity bit per row, the end offset of each value, and the text of all values."""
 
     def __init__(self, data: bytes, message: Message, first: int, budget: _Budget) -> None:
         assert message.layout is not None
@@ -328,7 +328,7 @@ class _Column:
         self._text = self._buffer(data, message, first + 2)
 
     def rows(self, claimed: int) -> int:
-        """How many rows anything is known of; NULLs need a bit only."""
+        """Return how many rows are partly known. A NULL needs only its validity bit."""
         known = len(self._edges) - 1
         return max(known, min(claimed, 8 * len(self._valid)), 0)
 
@@ -345,7 +345,7 @@ class _Column:
         if not known and start == end:
             return LOST
         if not 0 <= start <= end <= len(self._text):
-            return self._lose("its place in the column makes no sense")
+            return self._lose("its offsets are invalid")
         raw = self._text[start:end]
         try:
             return raw.decode()
@@ -354,18 +354,18 @@ class _Column:
             return raw.decode("utf-8", "backslashreplace")
 
     def _lose(self, reason: str) -> Lost:
-        self.reason = self.reason or reason or "its place in the column is lost"
+        self.reason = self.reason or reason or "its offsets are lost"
         return LOST
 
     def _buffer(self, data: bytes, message: Message, at: int) -> bytes:
-        """A buffer, unpacked as far as it goes; the first thing that is wrong with any of them is remembered."""
+        """Return a buffer, unpacked as far as possible. Store the first problem in `reason` and `offset`."""
         assert message.layout is not None
         offset, size = message.layout.buffers[at]
         start = message.body + offset
         raw = data[start : min(start + size, message.end)]
         reason = ""
         if len(raw) < size:
-            reason = "it lies behind the end of the file" if message.cut else "it lies outside its record batch"
+            reason = "it lies after the end of the file" if message.cut else "it lies outside its record batch"
         codec = message.layout.codec
         if codec is not None and size:
             wanted = struct.unpack("<q", raw[:8])[0] if len(raw) >= 8 else 0

@@ -1,7 +1,7 @@
-"""JSON that others wrote: requests, statements, metadata files, documents in a catalog.
+"""Strict JSON reader for text of other programs: requests, action lines, metadata files, documents in a catalog.
 
-Python's reader takes more than JSON is: `NaN`, and any encoding. It reads `1e999` as an infinity, which it then writes
-as `Infinity`. A value that is read here can be written as JSON again.
+Python's reader accepts more than JSON: `NaN`, and any encoding. It reads `1e999` as infinity, and writes that as
+`Infinity`. Every value that is accepted here can be written as JSON again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,10 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def read_json(data: bytes | str) -> Any:
-    """Return the value of a document that a file holds. Raise ValueError if it is not JSON, or has a number that is too
-    large for a double.
+    """Parse a document from a file. Raise ValueError if it is not JSON, or if a number is too large for a double.
 
-    If a key is given twice, the last value counts, as in other readers of Iceberg's files. Whole numbers may have any
-    size, because Python writes them as they were.
+    For a duplicate key, the last value counts, as in other readers of Iceberg's files. Integers may have any size,
+    because Python writes them back unchanged.
     """
     try:
         return _FILES.decode(_text(data))
@@ -29,15 +28,15 @@ def read_json(data: bytes | str) -> Any:
 
 
 def read_request(data: bytes | str) -> Any:
-    """Return the value of a document that says what is to be done. Raise ValueError as `read_json` does, and also for a
-    key that is given twice, a whole number beyond 64 bits, and half of a surrogate pair.
+    """Parse a document that requests an operation. Raise ValueError like `read_json`, and in three more cases: a
+    duplicate key, an integer beyond 64 bits, and an unpaired surrogate.
 
-    The value may go into metadata, where other programs could not read such a number or text.
+    The value may be stored in metadata, where other programs could not read such a number or text.
     """
     text = _text(data)
     try:
         value = _REQUESTS.decode(text)
-        # no encoding has half of a pair, as it is or escaped
+        # no encoding allows an unpaired surrogate, literal or escaped
         text.encode()
         if _HALF_A_PAIR.search(text):
             json.dumps(value, ensure_ascii=False).encode()
@@ -50,7 +49,7 @@ def read_request(data: bytes | str) -> Any:
 
 
 def _text(data: bytes | str) -> str:
-    # RFC 8259 has UTF-8 alone, and lets a reader pass over a byte order mark
+    # RFC 8259 allows only UTF-8, and lets a reader ignore a byte order mark
     return data.decode("utf-8-sig") if isinstance(data, bytes) else data
 
 

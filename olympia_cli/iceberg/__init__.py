@@ -1,6 +1,6 @@
-"""Iceberg tables: what their metadata names, whether it is there, and the catalog as PyIceberg uses it.
+"""Iceberg tables: checks and inventories of their files, and a catalog for PyIceberg.
 
-`OlympiaCatalog` needs the extra `iceberg`, and is loaded when it is asked for; all that reads tables does without.
+`OlympiaCatalog` needs the extra `iceberg`, and is imported on first access. Reading tables works without PyIceberg.
 """
 
 from typing import TYPE_CHECKING, Any

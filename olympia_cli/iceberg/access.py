@@ -1,4 +1,4 @@
-"""How the catalog for PyIceberg reads, changes and opens files; what it offers is in `catalog.py` and `views.py`."""
+"""The base of the catalog for PyIceberg: read, change and open files. `catalog.py` and `views.py` add the interface."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ R = TypeVar("R")
 
 
 class CatalogAccess(MetastoreCatalog):
-    """A catalog of ours behind PyIceberg's interface."""
+    """An Olympia catalog behind PyIceberg's interface."""
 
     store_catalog: Catalog
     message: str
-    """What commits say in the log."""
+    """The message of commits."""
     retry_for: float
-    """How many seconds a commit is tried while others are first."""
+    """The seconds for which a commit is retried after conflicts."""
     last_version: int | None
-    """The version that the last change became; None when it is not committed yet."""
+    """The version of the last change, or None if it is not committed yet."""
     last_actions: tuple[Action, ...]
     """The actions of the last change."""
     _fixed: Snapshot | None
@@ -70,7 +70,9 @@ class CatalogAccess(MetastoreCatalog):
         self._ios = {}
 
     def _view(self, *names: ObjectName) -> Snapshot | Transaction:
-        """What is read: the latest version each time, with what is on the way to these names."""
+        """Return the state to read: the latest version, with the nodes on the way to these names, or a fixed
+        version.
+        """
         if self._fixed is not None:
             return self._fixed
         return self.store_catalog.snapshot(names=names)
@@ -80,7 +82,7 @@ class CatalogAccess(MetastoreCatalog):
         try:
             return view.exists(name) if isinstance(view, Transaction) else view.find(name) is not None
         except InvalidName:
-            # a name that is too long for this catalog
+            # the name is too long for this catalog
             return False
 
     def _list(self, kind: Kind, name: NamespaceName) -> list[Identifier]:
@@ -102,20 +104,22 @@ class CatalogAccess(MetastoreCatalog):
 
     @property
     def metadata_files(self) -> MetadataFiles:
-        """How metadata files are read and created."""
+        """Access to metadata files."""
         return PyIcebergFiles(self.open_files)
 
     def _reach(self, namespace: str) -> Reach:
-        """Where tables and views of the namespace may be."""
+        """Return the folders where tables and views of the namespace may be."""
         return Reach(barred=barred_folders(self.store_catalog.store.uri))
 
     def _staged_file(self, location: str) -> bytes | None:
-        """What will be at a location, where that is not written yet."""
+        """Return the content of a file that is staged but not written yet, or None."""
         return None
 
     def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
-        """Do it on the latest version and commit. Where another writer's commit does not go together with it, it is
-        done anew on what that one left, and succeeds there or says why not."""
+        """Apply `do` to the latest version and commit. After a conflict, retry on the new latest version.
+
+        The retry either succeeds or raises the error that explains the conflict.
+        """
         self._check_writable()
         for attempt in range(ATTEMPTS):
             with translated(about):
@@ -136,7 +140,7 @@ class CatalogAccess(MetastoreCatalog):
         self.store_catalog.head.advance(done)
 
     def _wait(self, attempt: int) -> None:
-        """Let others finish: each a little while of its own."""
+        """Sleep for a random time after a conflict."""
         self.store_catalog.clock.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
 
     def _check_writable(self) -> None:
@@ -151,8 +155,10 @@ class CatalogAccess(MetastoreCatalog):
         return trusted(metadata, self.properties, barred_folders(self.store_catalog.store.uri))
 
     def open_files(self, location: str) -> FileIO:
-        """PyIceberg's files, with the settings of the catalog alone. Those on the same kind of store share their
-        connections."""
+        """Return PyIceberg's FileIO for a location, with the catalog's own settings only.
+
+        Locations on the same kind of store share one FileIO and its connections.
+        """
         check_opens(location)
         scheme = scheme_of(location)
         io = self._ios.get(scheme)
@@ -161,7 +167,7 @@ class CatalogAccess(MetastoreCatalog):
             io = self._ios[scheme] = self._load_file_io(properties, location)
         return io
 
-    # Where new tables are
+    # Locations of new tables
 
     def _create_staged_table(
         self,
@@ -175,7 +181,7 @@ class CatalogAccess(MetastoreCatalog):
         name = table_name(identifier)
         self._check_writable()
         place = self._new_place(name, location, properties)
-        # PyIceberg takes the format's version out of what it is given
+        # a copy, because PyIceberg removes the format version from it
         given = dict(properties)
         columns = _converted(schema, given)
         metadata = new_table_metadata(columns, partition_spec, sort_order, location=place, properties=given)
@@ -191,7 +197,7 @@ class CatalogAccess(MetastoreCatalog):
         )
 
     def _new_place(self, name: TableName | ViewName, location: str | None, properties: Properties) -> str:
-        """Where a new table or view is made: at the location, if that may be, or in a folder of its own."""
+        """Return the location of a new table or view: the given one if it is allowed, or a new folder."""
         reach = self._reach(name.namespace)
         check_properties(properties, reach)
         if location:
@@ -199,12 +205,14 @@ class CatalogAccess(MetastoreCatalog):
         return self._resolve_table_location(location, name.namespace, name.name)
 
     def new_table_folder(self, name: TableName) -> str:
-        """Where a table of that name is made, if nobody says where."""
+        """Return the default location of a new table."""
         return self._get_default_warehouse_location(name.namespace, name.name)
 
     def _get_default_warehouse_location(self, database_name: str, table_name: str) -> str:
-        """A folder that no other table has or had: what removes files that a table does not need must not find those
-        of another, which was dropped or renamed, beside them."""
+        """Return a folder that no other table has or had.
+
+        A cleanup of orphan files in one table must not find files of another one that was dropped or renamed.
+        """
         name = NamespaceName(database_name)
         view = self._view(name)
         with translated(name), namespace_for_new():
@@ -215,22 +223,24 @@ class CatalogAccess(MetastoreCatalog):
         return f"{self._tables_location()}/{folder_of(database_name)}/{folder}"
 
     def _tables_location(self) -> str:
-        """Where tables are made whose namespace has no place of its own."""
+        """Return the location for tables of namespaces without a location of their own."""
         view = self._view()
         definition = view.base.definition if isinstance(view, Transaction) else view.definition
         return (definition.properties.get(TABLE_LOCATION) or f"{self._warehouse()}/{DATA}").rstrip("/")
 
     def _warehouse(self) -> str:
-        """The catalog's URI, spelled as its user spells it."""
+        """Return the catalog's URI as the user wrote it."""
         uri, own = str(self.properties["warehouse"]), self.store_catalog.store.uri
         if scheme_of(uri) != "file":
             return uri.rstrip("/")
-        # the store has decoded %20 in a URI, and locations of tables are literal
+        # the store has decoded %20 in the URI, but locations of tables are literal
         return f"file://{own}" if "://" in uri else own
 
 
 def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schema:
-    """PyIceberg's schema. What an Arrow schema becomes depends on the table format's version, in newer PyIcebergs."""
+    """Return PyIceberg's schema. In newer PyIcebergs, the conversion of an Arrow schema depends on the table's format
+    version.
+    """
     convert = MetastoreCatalog._convert_schema_if_needed
     if len(signature(convert).parameters) == 1:
         return convert(schema)
@@ -239,8 +249,10 @@ def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schem
 
 
 def folder_of(name: str) -> str:
-    """Return a folder's name for any name, a different one for each: it leads nowhere else however a program decodes
-    it. Escapes are those of URLs, but where decoding them would make another path: `/` is `=2F`."""
+    """Return a unique folder name for any object name. However a program decodes it, it leads to no other folder.
+
+    Escapes are those of URLs, except where decoding would change the path: `/` becomes `=2F`.
+    """
     if not name.strip("."):
         return name.replace(".", "=2E")
     return re.sub("%(2F|5C|25)", r"=\1", quote(name, safe=""))

@@ -1,4 +1,4 @@
-"""Changes of a table's columns and properties, as statements name them."""
+"""Changes of a table's columns and properties, as the command line names them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ONE_COLUMN = "write 'name type', once for each"
 
 @dataclass(frozen=True, slots=True)
 class NewColumn:
-    """A column to add: its place is `a.b` for a column b in the struct a."""
+    """A column to add. The name `a.b` means a column b in the struct a."""
 
     name: str
     type: IcebergType
@@ -32,8 +32,9 @@ class NewColumn:
 
 @dataclass(frozen=True, slots=True)
 class Alteration:
-    """What is to change of a table. Properties are those of its metadata; `catalog_…` those that the catalog itself
-    keeps of it, and `metadata_location` is where it is to be instead."""
+    """Changes of a table. `set` and `unset` are for properties in the metadata, `catalog_…` for those in the
+    catalog.
+    """
 
     add: Sequence[NewColumn] = ()
     drop: Sequence[str] = ()
@@ -45,19 +46,19 @@ class Alteration:
 
 
 def parse_column(text: str) -> NewColumn:
-    """`name type`, and `not null` where it must have a value."""
+    """Parse `name type` or `name type not null`."""
     try:
         fields = parse_schema(text).fields
     except InvalidOption as error:
         hint = error.hint if "is not a type" in error.message else _ONE_COLUMN
-        raise InvalidOption(f"{quoted(text)} is no column: {error.message}", hint=hint) from None
+        raise InvalidOption(f"{quoted(text)} is not a column: {error.message}", hint=hint) from None
     if len(fields) != 1:
         raise InvalidOption(f"{quoted(text)} is not one column", hint=_ONE_COLUMN)
     return NewColumn(fields[0].name, fields[0].field_type, fields[0].required)
 
 
 def alter(catalog: OlympiaCatalog, name: TableName, change: Alteration) -> None:
-    """Do all of it, in one commit; in a distributed transaction, which is one itself, step by step."""
+    """Apply all changes in one commit. In a distributed transaction, apply them as separate changes."""
     if isinstance(catalog, DistributedCatalog):
         _alter(catalog, name, change)
         return
@@ -97,7 +98,7 @@ def _alter(catalog: OlympiaCatalog, name: TableName, change: Alteration) -> None
 
 
 def _check_columns(schema: Schema, change: Alteration) -> None:
-    """Refuse what cannot be done to the columns, each by its name, before PyIceberg does in its own words."""
+    """Raise InvalidOption for impossible column changes, with clearer messages than PyIceberg's."""
     there = set(schema.column_names)
     for column in (*change.drop, *change.rename):
         if column not in there:
@@ -122,7 +123,7 @@ def _check_free(name: str, there: set[str]) -> None:
 
 
 def _meant(name: str, known: Iterable[str]) -> str:
-    """What to do about a name that is not there: what was probably meant, or what there is."""
+    """Return advice for a missing name: the similar name, or the existing ones."""
     known = list(known)
     found = nearest(name, known)
     if found is not None:

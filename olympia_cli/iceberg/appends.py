@@ -1,14 +1,14 @@
-"""Rows that many processes write into tables, and one commits.
+"""Rows that several processes write into tables, and one process commits.
 
-1 each table gets a folder for the files of this append alone
-2 processes write data files there: `write_rows`
-3 a file is left there that says that a commit is under way, the data files are looked for, and all tables are committed
-  together: THE COMMIT
-4 what the commit does not name is removed from the folders: files of processes that failed, or did the same twice
+1. Each table gets a folder for the files of this append.
+2. Processes write data files there: `write_rows`.
+3. A marker file is created in each folder, to show that a commit is under way. The data files are checked, and all
+   tables are committed together: THE COMMIT.
+4. Files that the commit does not name are deleted from the folders. They come from failed or repeated tasks.
 
-When nothing was committed the folders are emptied. When nobody knows whether it was, the file of step 3 stays, and as
-long as it is there nobody empties the folder. Nor does anybody when a snapshot of the table names the append, or when
-another table has the name.
+If the commit failed, the folders are emptied. If its outcome is unknown, the marker of step 3 stays, and as long as it
+exists the folder is not emptied. The folder is also kept if a snapshot of the table names the append, or if another
+table now has the name.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
 
 RUN = "olympia.run"
-"""In the summary of a snapshot: the name that somebody gave the append that made it."""
+"""In the summary of a snapshot: the user's name for the append that created it."""
 _APPEND = "olympia.append"
-"""There, too: its folder, which no other append has."""
+"""In the summary of a snapshot: the append's folder, which is unique."""
 _DATA_PATH = "write.data.path"
 _COMMITTING = f"{TEMPORARY_PREFIX}committing"
 _MOST_BYTES = 128 * 2**20
-"""So much of the rows is in the memory of a process before it becomes files, one for each partition."""
+"""The bytes of rows that a process buffers before it writes files, one per partition."""
 _WORKERS = 16
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Destination:
-    """A table as it was when the append began, and the folder for its files."""
+    """A table as of the start of the append, and the folder for its files."""
 
     name: TableName
     uuid: str
@@ -68,7 +68,7 @@ class Destination:
     folder: str
     run: str | None
     properties: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    """PyIceberg's, for the files; they may be secrets."""
+    """PyIceberg's properties for the files. May contain secrets."""
 
     @property
     def id(self) -> str:
@@ -76,21 +76,21 @@ class Destination:
 
     @property
     def store(self) -> Store:
-        """The folder itself."""
+        """The store whose root is the folder."""
         return folder_store(self.folder, self.properties)
 
 
 @lru_cache(maxsize=16)
 def folder_store(folder: str, properties: tuple[tuple[str, str], ...]) -> Store:
-    """A folder of data files, with PyIceberg's properties for them."""
+    """Open a folder of data files with PyIceberg's properties."""
     uri = parse_location(folder).text
     return open_store(uri, store_options(uri, dict(properties)) or None)
 
 
 def destination(table: Table, name: TableName, run: str | None, properties: Mapping[str, str]) -> Destination:
-    """Step 1. Nothing is written yet."""
+    """Do step 1. Nothing is written yet."""
     metadata = table.metadata
-    # refused here, and not in every task
+    # raises an error here rather than in every task
     load_location_provider(metadata.location, metadata.properties)
     data = metadata.properties.get(_DATA_PATH) or f"{metadata.location.rstrip('/')}/data"
     folder = f"{plain_folder(data)}/{run or 'append'}-{uuid4().hex[:12]}"
@@ -100,13 +100,17 @@ def destination(table: Table, name: TableName, run: str | None, properties: Mapp
 
 
 def was_done(metadata: TableMetadata, run: str | None) -> bool:
-    """Whether an append of that name is in what the table is now, as far back as its snapshots go: one that was rolled
-    back is not."""
+    """Return True if an append with this name is in the history of the table's current snapshot.
+
+    An append that was rolled back does not count.
+    """
     return run is not None and _says(_ancestors(metadata), RUN, run)
 
 
 def partly_done(run: str | None, done: Iterable[TableName], lacking: Iterable[TableName]) -> InvalidOption:
-    """To skip it would lose the rows of some tables, and to make it would give others theirs twice."""
+    """Return the error for an append that only some tables have. Skipping it would lose rows; repeating it would
+    duplicate rows.
+    """
     what = "this append" if run is None else f"the append {run!a}"
     has, lacks = (", ".join(map(str, names)) for names in (done, lacking))
     hint = "nothing was committed; append to those that lack it on their own"
@@ -114,7 +118,9 @@ def partly_done(run: str | None, done: Iterable[TableName], lacking: Iterable[Ta
 
 
 def _is_in(metadata: TableMetadata, destination: Destination) -> bool:
-    """Whether a snapshot names the folder: then its files are the table's, whatever was rolled back."""
+    """Return True if any snapshot names the append's folder. Its files then belong to the table, even after a
+    rollback.
+    """
     return _says(metadata.snapshots, _APPEND, destination.id)
 
 
@@ -124,8 +130,9 @@ def _says(snapshots: Iterable[Snapshot], key: str, value: str) -> bool:
 
 
 def _ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:
-    """The current snapshot, and those that it came from. Where one of these has expired, nobody can tell which of the
-    older ones it came from, and all count."""
+    """Yield the current snapshot and its ancestors. If an ancestor has expired, yield all snapshots older than its
+    child.
+    """
     others: dict[int | None, Snapshot] = {one.snapshot_id: one for one in metadata.snapshots}
     next, last = metadata.current_snapshot_id, None
     while (snapshot := others.pop(next, None)) is not None:
@@ -136,8 +143,10 @@ def _ancestors(metadata: TableMetadata) -> Iterator[Snapshot]:
 
 
 def _is_first(snapshot: Snapshot) -> bool:
-    """Whether it came from none: it has no files but its own. PyIceberg takes the parent away from one whose parent
-    expires."""
+    """Return True if the snapshot had no parent: all of its files are its own.
+
+    The parent id alone does not tell, because PyIceberg removes it when the parent expires.
+    """
     summary = snapshot.summary
     if snapshot.parent_snapshot_id is not None or summary is None:
         return False
@@ -151,8 +160,10 @@ def _age(snapshot: Snapshot) -> tuple[int, int]:
 def write_rows(
     metadata: TableMetadata, io: FileIO, folder: str, batches: Iterable[pyarrow.RecordBatch]
 ) -> Iterator[DataFile]:
-    """Step 2: rows as data files of the table, with its partitions, the ids of its columns and statistics. Columns go
-    by their names, and what the table asks of values is checked."""
+    """Do step 2: write rows as data files of the table, partitioned, with field ids and statistics.
+
+    Columns are matched by name, and required values are checked.
+    """
     schema = schema_to_pyarrow(metadata.schema(), include_field_ids=False)
     inside = metadata.model_copy(update={"properties": {**metadata.properties, _DATA_PATH: folder}})
     id, counter = uuid4(), itertools.count()
@@ -174,13 +185,16 @@ def _parts(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.Reco
 
 
 def commit(catalog: OlympiaCatalog, written: Mapping[Destination, Sequence[DataFile]], message: str = "") -> int | None:
-    """Steps 3 and 4: all of it in one commit. The version that it became; None where there is nothing to commit, or
-    this append, or one of that name, is there already. InvalidOption where some of the tables have it, and some not."""
+    """Do steps 3 and 4, all in one commit. Return its version.
+
+    Return None if there is nothing to commit, or if all tables already have this append, or one of the same name. Raise
+    InvalidOption if only some of them have it.
+    """
     filled = {destination: files for destination, files in written.items() if files}
     marked = list[Destination]()
     try:
         for destination, files in filled.items():
-            # one that is there says that a commit of these very files may have been made: that is still to be said
+            # an existing marker means that a commit of these files may have happened, so keep it
             with suppress(PathTaken):
                 destination.store.create(_COMMITTING, uuid4().bytes)
                 marked.append(destination)
@@ -208,8 +222,11 @@ def _unmark(marked: Iterable[Destination]) -> None:
 
 
 def give_up(catalog: OlympiaCatalog, destinations: Iterable[Destination]) -> None:
-    """Empty the folders, unless a commit names what is in them, or may do so: whoever gives up may do it because he
-    was not told that it was done. What cannot be looked up stays: also where another table has the name now."""
+    """Empty the folders, unless a commit names their files or may do so.
+
+    The caller may give up without knowing that the commit succeeded. On any doubt the files are kept, also if another
+    table now has the name.
+    """
     for destination in destinations:
         try:
             metadata = catalog.load_table(identifier_of(destination.name)).metadata
@@ -238,7 +255,7 @@ def _commit(catalog: OlympiaCatalog, filled: Mapping[Destination, Sequence[DataF
             if _all_done({one: tables[one.name].metadata for one in filled}):
                 return None
             for destination, files in filled.items():
-                # a name that comes twice is looked up again: it has the rows of the first
+                # a second destination for the same table needs the state after the first
                 table = tables.pop(destination.name, None) or together.load_table(identifier_of(destination.name))
                 _check_same(table.metadata, destination)
                 staged.append(_appended(table, files, destination))
@@ -246,7 +263,7 @@ def _commit(catalog: OlympiaCatalog, filled: Mapping[Destination, Sequence[DataF
         except CommitStateUnknownException:
             raise
         except CommitFailedException:
-            # another writer was first
+            # another writer committed first
             _discard(staged)
             if attempt == ATTEMPTS - 1:
                 raise
@@ -273,7 +290,7 @@ def _appended(table: Table, files: Sequence[DataFile], destination: Destination)
 
 
 def _check_same(metadata: TableMetadata, destination: Destination) -> None:
-    """Columns may have come or gone, by which files are read all the same."""
+    """Check table and partitioning. Added or removed columns are allowed, because the files can still be read."""
     _check_table(metadata, destination)
     if metadata.default_spec_id != destination.spec_id:
         raise CommitConflict(f"the table {destination.name} is partitioned in another way than when the append began")
@@ -285,7 +302,7 @@ def _check_table(metadata: TableMetadata, destination: Destination) -> None:
 
 
 def _check_there(catalog: OlympiaCatalog, destination: Destination, files: Sequence[DataFile]) -> None:
-    """What processes say that they wrote, this one sees."""
+    """Check that this process sees the files that other processes wrote."""
     io = catalog.open_files(destination.folder)
 
     def problem(file: DataFile) -> str | None:
@@ -299,11 +316,13 @@ def _check_there(catalog: OlympiaCatalog, destination: Destination, files: Seque
     with ThreadPoolExecutor(_WORKERS, thread_name_prefix="append") as pool:
         for said in pool.map(problem, files):
             if said is not None:
-                raise PathMissing(f"what was written is not there: {said}", hint="nothing was committed; do it again")
+                raise PathMissing(
+                    f"a written file is missing or incomplete: {said}", hint="nothing was committed; repeat the append"
+                )
 
 
 def _discard(staged: Iterable[Table]) -> None:
-    """Remove the manifests of appends that were not committed."""
+    """Delete the manifests of appends that were not committed."""
     for table in staged:
         snapshot = table.metadata.current_snapshot()
         if snapshot is None:

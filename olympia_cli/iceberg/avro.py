@@ -1,7 +1,7 @@
-"""The Avro files that Iceberg keeps its manifests in: is the file whole, and its records.
+"""Reader for the Avro files of manifests, with checks for damage.
 
-PyIceberg's reader is not used here because it is made for sound files: it takes one that is cut short for one that ends
-there, keeps some memory for every file that it reads, and on a damaged one it can bring the whole program down.
+PyIceberg's reader is made for sound files. It takes a truncated file for a shorter one, leaks memory for every file,
+and can crash the program on a damaged one.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _SYNC = 16
 _CODEC = "avro.codec"
 _SCHEMA = "avro.schema"
 _HINT = "look at the table's older metadata"
-# what a block unpacks to: writers close one long before, and memory has an end
+# limit for an unpacked block; writers use much smaller ones
 _MAX_BLOCK_BYTES = 1024 * 1024 * 1024
 
 
 class AvroRecords:
-    """The records of a file, of which the fields with the ids `wanted` are kept, or with None all of them by name.
-    Damaged, or Unsupported for what this program does not know; damage inside a block shows only when its records are
-    read.
+    """The records of a file, with the fields whose ids are in `wanted`, or with all fields by name if it is None.
+
+    Raise Damaged, or Unsupported for an unknown feature. Damage inside a block is found only when its records are read.
     """
 
     def __init__(self, data: bytes, location: str, wanted: Container[int] | None) -> None:
@@ -45,7 +45,7 @@ class AvroRecords:
             raise Damaged("F602", location, "its schema is garbled", hint=_HINT) from None
 
     def fields_of(self, number: int) -> list[tuple[int, str]]:
-        """Id and name of each field of the record that the field of this id holds."""
+        """Return id and name of each field in the record that is the field with this id."""
         return field_names(self.schema, number)
 
     def __iter__(self) -> Iterator[Record]:
@@ -80,7 +80,9 @@ class AvroRecords:
 
 
 def open_container(data: bytes, location: str) -> tuple[dict[str, bytes], list[tuple[int, bytes]]]:
-    """The header's entries, and the blocks with the number of records in each; Damaged unless all of it is there."""
+    """Return the header's entries, and the blocks with their number of records. Raise Damaged if the file is
+    incomplete.
+    """
     if not data:
         raise Damaged("F602", location, "it is empty", hint=_HINT)
     if data.startswith(_ENCRYPTED):
@@ -116,7 +118,7 @@ def _header(decoder: Decoder) -> dict[str, bytes]:
 
 
 def _unpack(codec: str, block: bytes) -> bytes | None:
-    """At most a byte more than a block may have; None for a codec that is not known."""
+    """Unpack a block, up to one byte beyond the limit. Return None for an unknown codec."""
     most = _MAX_BLOCK_BYTES + 1
     match codec:
         case "null":
@@ -133,7 +135,7 @@ def _unpack(codec: str, block: bytes) -> bytes | None:
             with pyarrow.CompressedInputStream(io.BytesIO(block), "zstd") as stream:
                 return bytes(stream.read(most))
         case "snappy":
-            # its size stands at the beginning, the checksum of what was packed at the end
+            # the size is at the beginning, the checksum of the unpacked data at the end
             size = _plain_varint(block)
             if size > most:
                 return bytes(most)

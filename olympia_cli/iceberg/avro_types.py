@@ -1,8 +1,9 @@
-"""Avro's binary encoding: a schema becomes a function that reads a record. Nothing is read beyond the end, however
-damaged the bytes are: ValueError or EOFError.
+"""Avro's binary encoding: compile a schema into a function that reads a record.
 
-Iceberg gives the fields of its records ids; a record becomes a dict by these ids. Of other files all fields are read,
-by their names. Values are as Avro stores them: a date is a number of days, a decimal its unscaled bytes.
+Reads never go beyond the end of the data. Damaged data raises ValueError or EOFError.
+
+Iceberg's schemas have field ids; a record becomes a dict by these ids. Of other files, all fields are read by name.
+Values are as Avro stores them: a date is a number of days, a decimal its unscaled bytes.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Record = dict[int, Any]
 
 
 class Decoder:
-    """Bytes, and how far they are read."""
+    """Bytes and the position of the next read."""
 
     __slots__ = ("at", "data")
 
@@ -78,34 +79,35 @@ class Decoder:
         self.skip(self.long())
 
     def items(self) -> int:
-        """The number of items in the next part of an array or map; 0 at its end."""
+        """Return the number of items in the next part of an array or map, or 0 at its end."""
         count = self.long()
         if count < 0:
-            # then the size of the part in bytes follows
+            # a negative count is followed by the part's size in bytes
             count = -count
             self.long()
         if count > self.left:
-            # an item takes a byte at least, so that no number keeps a reader busy for ever
+            # an item has at least one byte, so a larger count is damage, and must not keep the reader busy
             raise EOFError
         return count
 
 
 @dataclass(frozen=True, slots=True)
 class Type:
-    """How a value is read, and how it is passed over."""
+    """Functions that read and skip a value."""
 
     read: Callable[[Decoder], Any]
     skip: Callable[[Decoder], Any]
 
 
 def record_type(schema: object, wanted: Container[int] | None) -> Type:
-    """A record, of whose fields at any depth those with other ids are passed over; with None each field is read, under
-    its name. ValueError if the schema is none."""
+    """Return the type of a record. Fields whose ids are not in `wanted` are skipped; with None, all fields are read by
+    name. Raise ValueError for an invalid schema.
+    """
     return _Types(wanted).of(schema)
 
 
 def field_names(schema: object, number: int) -> list[tuple[int, str]]:
-    """Id and name of each field of the record that the field of this id holds, wherever it is in the schema."""
+    """Return id and name of each field in the record that is the field with this id, at any depth of the schema."""
     for found in _fields(schema):
         if found.get("field-id") == number:
             inner = [(one.get("field-id"), str(one.get("name"))) for one in _fields(found.get("type"))]
@@ -114,7 +116,7 @@ def field_names(schema: object, number: int) -> list[tuple[int, str]]:
 
 
 def _fields(schema: object) -> list[dict[str, Any]]:
-    """All fields of records in a schema."""
+    """Return all fields of records in a schema."""
     found: list[dict[str, Any]] = []
     waiting = [schema]
     while waiting:
@@ -181,12 +183,12 @@ class _Types:
         skips = []
         for field in fields:
             if not isinstance(field, dict):
-                raise ValueError("a field that is none")
+                raise ValueError("an invalid field")
             number, kind = field.get("field-id"), self.of(field.get("type"))
             skips.append(kind.skip)
             if self._wanted is None:
                 steps.append((str(field.get("name")), kind.read))
-            # the pairs of a map have ids too, and are read or passed over with it
+            # fields of a map's key-value pairs have ids too, and are always read with the map
             elif isinstance(number, int) and (number in self._wanted or field.get("name") in ("key", "value")):
                 steps.append((number, kind.read))
             else:
@@ -219,7 +221,7 @@ def _union(branches: list[Type]) -> Type:
 
 
 def _array(item: Type, *, pairs: bool) -> Type:
-    """An array; maps whose keys are no strings are arrays of pairs."""
+    """Return the type of an array. Maps with keys other than strings are arrays of pairs."""
 
     def read(decoder: Decoder) -> Any:
         found = []

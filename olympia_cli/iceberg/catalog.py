@@ -1,7 +1,7 @@
-"""The catalog as PyIceberg uses one: `py-catalog-impl: olympia_cli.iceberg.OlympiaCatalog`.
+"""A catalog for PyIceberg: `py-catalog-impl: olympia_cli.iceberg.OlympiaCatalog`.
 
-Each change is one commit of the catalog. `transaction` is a catalog whose changes are committed together, and `at` one
-that shows a version and changes nothing.
+Each change is one commit. `transaction` commits several changes together. `at` returns a read-only catalog of one
+version.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ _log = logging.getLogger(__name__)
 
 
 class OlympiaCatalog(IcebergViews):
-    """An Olympia catalog for PyIceberg. `warehouse` is its URI; PyIceberg's own settings for the store go with it."""
+    """An Olympia catalog for PyIceberg. The property `warehouse` is its URI; others are PyIceberg's settings for the
+    store.
+    """
 
     def __init__(self, name: str, **properties: str) -> None:
         warehouse = properties.get("warehouse")
@@ -52,13 +54,13 @@ class OlympiaCatalog(IcebergViews):
 
     @classmethod
     def of(cls, catalog: Catalog, name: str = "olympia", **properties: str) -> OlympiaCatalog:
-        """PyIceberg's view of a catalog that is open already."""
+        """Return PyIceberg's view of an open catalog."""
         made = cls.__new__(cls)
         made._begin(catalog, name, {"warehouse": catalog.store.uri, **properties})
         return made
 
     def at(self, reference: str | Reference) -> OlympiaCatalog:
-        """The catalog as it was at a version, a time or an export. Nothing can be changed through it."""
+        """Return a read-only catalog of a version, a time or an export."""
         wanted = parse_reference(reference) if isinstance(reference, str) else reference
         made = OlympiaCatalog.of(self.store_catalog, self.name, **self.properties)
         made._fixed = self.store_catalog.snapshot(wanted)
@@ -66,8 +68,9 @@ class OlympiaCatalog(IcebergViews):
 
     @contextmanager
     def transaction(self, message: str = "") -> Iterator[CatalogTransaction]:
-        """A catalog whose changes, of however many tables, are committed together at the end of the block. When the
-        block fails, or another writer changed one of the tables first, none of them is: CommitFailedException.
+        """A catalog whose changes are committed together at the end of the block.
+
+        An error in the block discards all of them. Raise CommitFailedException after a conflict with another writer.
         """
         from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
 
@@ -77,11 +80,11 @@ class OlympiaCatalog(IcebergViews):
             yield made
             made.commit(message)
         finally:
-            # what comes later is refused: it would be lost
+            # later changes raise an error, because they would be lost
             made.staged.open = False
 
     def inside(self, transaction_id: str) -> DistributedCatalog:
-        """The catalog inside a distributed transaction, which other processes work in too."""
+        """Return the catalog inside a distributed transaction, which other processes may use too."""
         from olympia_cli.iceberg.catalog_transaction import DistributedCatalog
 
         self._check_writable()
@@ -89,7 +92,7 @@ class OlympiaCatalog(IcebergViews):
 
     @property
     def version(self) -> int:
-        """The version that this catalog shows: the latest, unless it was opened at another."""
+        """The version that this catalog shows: the fixed one, or the latest."""
         return (self._fixed or self.store_catalog.snapshot()).version
 
     # Namespaces
@@ -106,7 +109,7 @@ class OlympiaCatalog(IcebergViews):
     def list_namespaces(self, namespace: str | Identifier = ()) -> list[Identifier]:
         if namespace:
             self.load_namespace_properties(namespace)
-            # there is one level of them
+            # namespaces have one level
             return []
         return [identifier_of(name) for name in self._view().namespaces()]
 
@@ -169,7 +172,7 @@ class OlympiaCatalog(IcebergViews):
             return False
 
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
-        """The metadata is read first: what cannot be loaded is not registered."""
+        """Register a table by its metadata location. The metadata is read first, so that it is known to be readable."""
         name = table_name(identifier)
         place = self._reach(name.namespace).existing(metadata_location)
         metadata = read_metadata(self.metadata_files, metadata_location, place)
@@ -185,7 +188,7 @@ class OlympiaCatalog(IcebergViews):
         return self._table(name, TableState(metadata, metadata_location))
 
     def register_tables(self, locations: Mapping[Identifier, str]) -> None:
-        """Register many tables in one commit, their metadata unread."""
+        """Register many tables in one commit, without reading their metadata."""
         names = {table_name(identifier): location for identifier, location in locations.items()}
 
         def register(changes: TableChanges) -> None:
@@ -214,7 +217,7 @@ class OlympiaCatalog(IcebergViews):
         self.change(name, lambda changes: changes.transaction.drop_table(name), name)
 
     def purge_table(self, identifier: str | Identifier) -> None:
-        """Drop the table. Its files stay: the version before the drop is kept, and names them."""
+        """Drop the table, but keep its files, because retained versions still refer to them."""
         self.drop_table(identifier)
         _log.warning(
             "dropped %s without deleting its files: versions that are kept still name them, and a rollback needs them",
@@ -232,8 +235,10 @@ class OlympiaCatalog(IcebergViews):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> CommitTableResponse:
-        """As `commit_table`, by name. A requirement that is not met is a CommitFailedException at once; where another
-        writer was first and the requirements are met all the same, the updates are made on what that one left."""
+        """Like `commit_table`, by name. Raise CommitFailedException if a requirement is not met.
+
+        After a conflict, the updates are repeated on the new state if it meets the requirements.
+        """
         name = table_name(identifier, NoSuchTableError)
         state = self.change(
             name,
@@ -249,7 +254,7 @@ class OlympiaCatalog(IcebergViews):
         with translated(name):
             return self._list(Kind.TABLE, name)
 
-    # What PyIceberg asks of a catalog beside that
+    # Other methods of PyIceberg's interface
 
     def supports_server_side_planning(self) -> bool:
         return False
@@ -257,7 +262,7 @@ class OlympiaCatalog(IcebergViews):
     def _delete_old_metadata(  # type: ignore[override]
         self, io: FileIO, base: TableMetadata, metadata: TableMetadata
     ) -> None:
-        """Nothing is deleted: versions that are kept name the older metadata files."""
+        """Delete nothing, because retained versions refer to the older metadata files."""
         before, after = ({entry.metadata_file for entry in one.metadata_log} for one in (base, metadata))
         if before - after and metadata.properties.get(_CLEANING, "").lower() == "true":
             _log.info("%s is not done: versions that are kept name the older metadata files", _CLEANING)
@@ -267,7 +272,7 @@ class OlympiaCatalog(IcebergViews):
 
 
 def _texts(properties: Properties) -> dict[str, str]:
-    """Properties as text; None is none."""
+    """Return the properties as strings. Raise ValueError for the key None."""
     if None in properties:
         raise ValueError("None type is not a supported name of a property")
     return transform_dict_value_to_str(properties)

@@ -1,4 +1,4 @@
-"""Changes of several tables through PyIceberg, committed together: in this process, or in a distributed transaction."""
+"""Changes of several tables through PyIceberg, committed together, in this process or in a distributed transaction."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ R = TypeVar("R")
 
 
 class CatalogTransaction(OlympiaCatalog):
-    """A catalog whose changes are staged: it sees them itself, and others see them all at once when they are committed.
+    """A catalog whose changes are staged: visible here at once, and to others after the commit.
 
-    What PyIceberg wrote for its own part, data files and manifests, is there already when the commit fails.
+    Data files and manifests that PyIceberg writes are not deleted if the commit fails.
     """
 
     _changes: TableChanges
@@ -40,20 +40,20 @@ class CatalogTransaction(OlympiaCatalog):
 
     @property
     def version(self) -> int:
-        """The version that the transaction is on."""
+        """The version that the transaction is based on."""
         return self._changes.transaction.base.version
 
     @property
     def staged(self) -> Transaction:
-        """What is staged, to stage more beside it."""
+        """The underlying transaction, for further changes."""
         return self._changes.transaction
 
     def stage(self, state: TableState) -> str:
-        """Metadata that is to be written, of a table that is made beside PyIceberg; where it will be."""
+        """Stage metadata of a table that was created without PyIceberg. Return its location."""
         return self._changes.stage(state.metadata, state.location).location
 
     def commit(self, message: str = "") -> Committed:
-        """Commit what is staged."""
+        """Commit the staged changes."""
         with translated():
             done = self._changes.commit(Author(by=who(), message=message), self.retry_for)
         self._committed(done)
@@ -79,21 +79,20 @@ class CatalogTransaction(OlympiaCatalog):
         return self._changes.staged_file(location)
 
     def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
-        # who goes on after one that failed commits what the others did, and nothing of this one
+        # a failed change is undone, so that the caller can go on and commit the others
         with translated(about), self._changes.whole(keep_reads=True):
             return do(self._changes)
 
 
 class DistributedCatalog(OlympiaCatalog):
-    """A catalog inside a distributed transaction: it shows what is staged there, and each change is saved in it.
-    Whoever commits the transaction commits them all.
+    """A catalog inside a distributed transaction. It shows the staged changes, and saves each change.
 
-    Under SERIALIZABLE what is read counts from the next change on, which saves it.
+    The commit of the transaction commits them all. Under SERIALIZABLE, reads are saved with the next change.
     """
 
     _id: str
     _looked: Transaction
-    """What was looked at last, with all that was read so far."""
+    """The last loaded state, with all reads so far."""
 
     @classmethod
     def load(cls, catalog: OlympiaCatalog, id: str) -> DistributedCatalog:
@@ -105,7 +104,7 @@ class DistributedCatalog(OlympiaCatalog):
 
     @property
     def version(self) -> int:
-        """The version that the transaction is on."""
+        """The version that the transaction is based on."""
         return self._view().base.version
 
     def transaction(self, message: str = "") -> NoReturn:

@@ -1,4 +1,4 @@
-"""The files that a snapshot added to a table and took out of it, as its own manifests tell."""
+"""The files that a snapshot added to a table and removed from it, according to its own manifests."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from olympia_cli.iceberg.avro import AvroRecords
 
 ReadFile = Callable[[str], bytes]
 
-# of a manifest list: manifest_path, partition_spec_id, added_snapshot_id
+# fields of a manifest list: manifest_path, partition_spec_id, added_snapshot_id
 _LIST = (500, 502, 503)
-# of a manifest: status, data_file
+# fields of a manifest: status, data_file
 _ENTRY = (0, 2)
 # content, file_path, file_format, record_count, file_size_in_bytes
 _FILE = {134: "content", 100: "file-path", 101: "file-format", 103: "record-count", 104: "file-size-in-bytes"}
@@ -24,14 +24,14 @@ _ADDED, _DELETED = 1, 2
 
 @dataclass(frozen=True, slots=True)
 class ChangedFiles:
-    """Each file as a JSON object: its location, what it holds, its partition and how large it is."""
+    """The added and removed files as JSON objects: location, content, partition and size."""
 
     added: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
 
 
 def changed_files(read: ReadFile, manifest_list: str, snapshot_id: int) -> ChangedFiles:
-    """Read the manifest list, and the manifests that the snapshot wrote; those of its parents are passed over."""
+    """Read the manifest list and the manifests that the snapshot wrote. Manifests of its parents are skipped."""
     found = ChangedFiles()
     for manifest in AvroRecords(read(manifest_list), manifest_list, _LIST):
         path, spec_id, added_by = (manifest.get(number) for number in _LIST)
@@ -42,7 +42,9 @@ def changed_files(read: ReadFile, manifest_list: str, snapshot_id: int) -> Chang
 
 
 def _look(data: bytes, location: str, spec_id: int, found: ChangedFiles) -> None:
-    """What a manifest says was added and deleted; a snapshot that takes over older entries writes them as existing."""
+    """Collect the added and deleted entries of a manifest. Entries taken over from a parent have the status
+    "existing".
+    """
     partition = AvroRecords(data, location, ()).fields_of(_PARTITION)
     wanted = (*_ENTRY, *_FILE, _PARTITION, *(number for number, _ in partition))
     for entry in AvroRecords(data, location, wanted):

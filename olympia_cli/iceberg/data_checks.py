@@ -1,13 +1,12 @@
-"""Is the data of tables there? Metadata, manifest lists, manifests, data and delete files, from the top down. Of a view
-there is its metadata.
+"""Check that the data of tables exists: metadata, manifest lists, manifests, data and delete files. Views have only
+metadata.
 
-Looked at are the current snapshot of a table and those that its branches and tags name; entries that a manifest says
-were deleted are not. Data files are looked at from outside: whether they are there, and not shorter than the manifest
-says.
+The checks cover a table's current snapshot and those of its branches and tags. Entries with the status "deleted" are
+skipped. Data files are not read, but must exist and have at least the size in the manifest.
 
-Tables are taken in portions, and a portion goes down floor by floor, each floor in parallel. A file that several
-tables or snapshots share is read once, however many they are. What is known to be sound is remembered as digests, up
-to a number, and waiting files are bounded too, so memory does not grow with the tables.
+Tables are checked in batches. Within a batch, each level of files is read in parallel. A file that several tables or
+snapshots share is read once. The sound files are remembered as digests, up to a limit, and the number of pending files
+is limited, too. So memory does not grow with the number of tables.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ _REMEMBERED = 1_000_000
 
 
 class IcebergDataChecks:
-    """See ops/fsck/data.DataChecks. `options` are the storage options of the catalog, and `scheme` that of its URI:
-    they serve tables that are on the same kind of store.
+    """Implementation of ops/fsck/data.DataChecks.
 
-    `checked` counts the files that were looked at: metadata, manifest_lists, manifests, data_files.
+    `options` are the storage options of the catalog, `scheme` that of its URI. They apply to tables on the same kind of
+    store. `checked` counts the checked files: metadata, manifest_lists, manifests, data_files.
     """
 
     def __init__(self, options: Mapping[str, object] | None = None, scheme: str = "") -> None:
@@ -50,16 +49,15 @@ class IcebergDataChecks:
         return self.checked["data_files"]
 
     def check(self, objects: Iterable[WithData], progress: Progress) -> Iterator[DataFinding]:
-        """What is wrong with the data of these tables and views; never raises on damage."""
-        progress.phase("looking at table data")
+        """Yield the problems with the data of these tables and views. Damage never raises an error."""
+        progress.phase("checking table data")
         with closing(TableFiles(self._options, self._scheme)) as files:
             yield from _Check(files, progress, self.checked).run(objects)
 
 
 @dataclass(slots=True, eq=False)
 class _Part:
-    """A metadata file, a manifest list or a manifest, and what names it. `objects` are those of a metadata file, all of
-    one kind."""
+    """A metadata file, manifest list or manifest, with the parts that name it. `objects` belong to a metadata file."""
 
     location: str
     above: list[_Part] = field(default_factory=list)
@@ -70,11 +68,13 @@ class _Part:
 
     @property
     def key(self) -> str:
-        """What is remembered of it: a file that is sound for a table is not for a view."""
+        """The key under which the file is remembered. A file that is sound as a table's metadata may not be as a
+        view's.
+        """
         return self.location if self.kind is Kind.TABLE else f"{self.kind.word}\0{self.location}"
 
     def hit(self) -> Iterator[tuple[TableName | ViewName, str]]:
-        """The objects that need it, each with its metadata; from here up nothing is sound."""
+        """Yield the objects that need this part, with their metadata. Mark the part and all above it as damaged."""
         waiting = [self]
         while waiting:
             part = waiting.pop()
@@ -98,7 +98,7 @@ class _Check:
         self._progress = progress
         self._checked = checked
         self._findings = DataFindings()
-        # parts under which everything is sound; data files that are there; and all that is neither, to count it once
+        # parts with sound content below them; existing data files; and all others, to count each once
         self._sound = Seen(_REMEMBERED)
         self._there = Seen(_REMEMBERED)
         self._unsound = Seen(_REMEMBERED)
@@ -150,7 +150,7 @@ class _Check:
 
     def _data_files(self) -> None:
         wanted, self._wanted = self._wanted, {}
-        # files of one table lie together
+        # files of one table share a prefix
         groups: dict[int, list[str]] = {}
         for location, file in wanted.items():
             groups.setdefault(id(_top(file.above[0])), []).append(location)
@@ -186,7 +186,7 @@ class _Check:
     def _below(self, parts: dict[str, _Part], found: Below, above: _Part) -> None:
         if found.location not in self._sound:
             part = parts.setdefault(found.location, _Part(found.location))
-            # those who name it may differ, and which comes first must not matter
+            # references to a file may differ, and their order must not matter
             part.length = max(part.length, found.length)
             if not part.above or part.above[-1] is not above:
                 part.above.append(above)

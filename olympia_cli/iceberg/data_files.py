@@ -1,4 +1,4 @@
-"""The data and delete files of a table, from its metadata location."""
+"""List the data and delete files of a table, given its metadata location."""
 
 from __future__ import annotations
 
@@ -16,18 +16,20 @@ from olympia_cli.storage.open import scheme_of
 
 
 def data_files(files: TableFiles, location: str, *, statistics: bool = True) -> Iterator[DataFile]:
-    """The files of the current snapshot, manifest by manifest, each manifest read once. Whether they exist is not
-    looked at. The first thing that is missing or cannot be read is raised."""
+    """Yield the files of the current snapshot. Each manifest is read once. Whether the files exist is not checked.
+
+    Raise the first error.
+    """
     yield from files_of(files, read_metadata(files, location), location, statistics=statistics)
 
 
 def read_metadata(files: TableFiles, location: str) -> dict[str, Any]:
-    """The metadata file of a table, as the JSON object that it is."""
+    """Return the metadata file of a table as a JSON object."""
     return parse_metadata(_read(files, location, "metadata"), location)
 
 
 def verify_metadata(location: str, options: Mapping[str, object] | None) -> None:
-    """Raise unless the location holds the metadata of an Iceberg table. `options` are those of its storage."""
+    """Raise an error unless the location holds the metadata of an Iceberg table. `options` are those of its storage."""
     with closing(TableFiles(options, scheme_of(parse_location(location).store))) as files:
         try:
             read_metadata(files, location)
@@ -38,7 +40,7 @@ def verify_metadata(location: str, options: Mapping[str, object] | None) -> None
 def files_of(
     files: TableFiles, metadata: Mapping[str, Any], location: str, *, statistics: bool = True, reach: Reach = ANYWHERE
 ) -> Iterator[DataFile]:
-    """As `data_files`, for metadata that was read before. Raise Refused for a manifest that is out of reach."""
+    """Like `data_files`, for metadata that was already read. Raise Refused for a manifest outside `reach`."""
     snapshot = current_snapshot(metadata, location)
     if snapshot is None:
         return
@@ -59,10 +61,10 @@ def _read(files: TableFiles, location: str, what: str, reach: Reach = ANYWHERE) 
 
 
 def whole(found: bytes | OlympiaError, location: str, what: str) -> bytes:
-    """What was read; what went wrong instead is raised, and a file that is missing says what it would have been."""
+    """Return the content of a file. Raise its error, if any; for a missing file, the message names its kind."""
     if isinstance(found, PathMissing):
         raise PathMissing(
-            f"there is no {what} at {location}", hint="look at the tables", command=("fsck", "--level", "data")
+            f"there is no {what} at {location}", hint="check the tables", command=("fsck", "--level", "data")
         ) from None
     if isinstance(found, OlympiaError):
         raise found

@@ -1,8 +1,8 @@
-"""Findings of data, kept to a number that people can read, and independent of the order in which it was found.
+"""Findings about table data, limited to a readable number and independent of the order of discovery.
 
-Of each table the first wrong files are findings of their own and the rest is a number; of a store that cannot be
-looked at, the first tables are. First means first in order: of files by their locations, of tables by their names.
-A view is one more table here.
+The first damaged files of each table are separate findings, the rest is a count. For a store that cannot be read, the
+first tables are separate findings. First means in sort order: files by location, tables by name. Views count as tables
+here.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.findings import MAX_OBJECTS, finding
 
 EACH = 20
-"""So many findings of one code a table, and so many tables of a store that cannot be looked at."""
+"""The maximum number of findings per code and table, and of tables per unreadable store."""
 TABLES = EACH + MAX_OBJECTS
-"""So many tables of such a store are known by name."""
+"""The maximum number of tables per unreadable store that are known by name."""
 _REPORTED = 1_000_000
 
 Name = TableName | ViewName
@@ -31,7 +31,7 @@ V = TypeVar("V")
 
 
 class _First(Generic[K, V]):
-    """The first of many keys, each with a value. What is among them at the end was so from when it first came."""
+    """The smallest keys of many, each with a value. Keys that remain at the end were never evicted."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -42,7 +42,7 @@ class _First(Generic[K, V]):
         return self._values.get(key)
 
     def put(self, key: K, value: V) -> V | None:
-        """Add a new key. The value that is not among those of the first then, which may be this one."""
+        """Add a new key. Return the value that is evicted, which may be the new one, or None."""
         if len(self._order) >= self._most and _order(key) > _order(self._order[-1]):
             return value
         insort(self._order, key, key=_order)
@@ -55,15 +55,17 @@ class _First(Generic[K, V]):
 
 @dataclass(slots=True)
 class WrongFile:
-    """What is said of a file, and the metadata locations of one table that lead to it."""
+    """The problem with a file, and the metadata locations of one table that lead to it."""
 
     message: str
     locations: set[str] = field(default_factory=set)
 
 
 class WrongFiles:
-    """The files of a table that are wrong in the way of one code: their number, the first `most` of them, and the
-    metadata locations that lead to the rest."""
+    """The files of a table with one kind of problem: their number, and the first `most` of them.
+
+    `rest` holds the metadata locations that lead to the others.
+    """
 
     def __init__(self, most: int = EACH) -> None:
         self.total = 0
@@ -75,7 +77,7 @@ class WrongFiles:
         return self.rest.union(*(file.locations for _, file in self.first))
 
     def add(self, path: str, message: str, locations: Iterable[str]) -> None:
-        """A file, and more metadata that leads to it."""
+        """Add a file, or further metadata that leads to it."""
         file = self.first.get(path)
         if file is not None:
             file.locations.update(locations)
@@ -87,8 +89,9 @@ class WrongFiles:
 
 @dataclass(slots=True)
 class UnseenStore:
-    """Tables whose data on one store could not be looked at: their number, the first file with the reason, and of the
-    first tables the first file and the rest."""
+    """Tables with data on a store that could not be read: their number, the first file with the reason, and the first
+    tables.
+    """
 
     path: str
     reason: str
@@ -96,7 +99,7 @@ class UnseenStore:
     first: _First[Name, WrongFiles] = field(default_factory=lambda: _First(TABLES))
 
     def files(self, name: Name) -> WrongFiles | None:
-        """What is known of a table, to be added to; None for one that is not among the first."""
+        """Return the entry of a table, to be added to, or None if it is not among the first."""
         known = self.first.get(name)
         if known is None:
             known = WrongFiles(1)
@@ -106,7 +109,7 @@ class UnseenStore:
 
 
 class DataFindings:
-    """Takes what is wrong with files, one by one or counted already; gives findings."""
+    """Collects problems with files, and returns findings."""
 
     def __init__(self) -> None:
         self._tables: dict[tuple[Name, str], WrongFiles] = {}
@@ -114,8 +117,10 @@ class DataFindings:
         self._taken = Seen(_REPORTED)
 
     def take(self, path: str, wrong: Wrong, tables: Iterable[tuple[Name, str]]) -> None:
-        """A file is wrong; `tables` are those that it belongs to, each with metadata that leads to it. To hit a table
-        in several ways, or to be told of again, counts once."""
+        """Record a damaged file. `tables` are the tables with that file, each with metadata that leads to it.
+
+        A repeated report, or a second path to the same table, counts once.
+        """
         for name, location in tables:
             unseen = wrong.code == UNSEEN
             files = self._unseen(path, wrong.message, name) if unseen else self.files(name, wrong.code)
@@ -124,11 +129,11 @@ class DataFindings:
                 files.total += self._taken.add(f"{wrong.code}\0{path}\0{name.kind.word} {name}")
 
     def files(self, name: Name, code: str) -> WrongFiles:
-        """What is known of a table, to be added to."""
+        """Return the entry of a table, to be added to."""
         return self._tables.setdefault((name, code), WrongFiles())
 
     def store(self, uri: str, path: str, reason: str) -> UnseenStore:
-        """What is known of a store, to be added to."""
+        """Return the entry of a store, to be added to."""
         return self._stores.setdefault(uri, UnseenStore(path, reason))
 
     def _unseen(self, path: str, reason: str, name: Name) -> WrongFiles | None:
@@ -140,7 +145,7 @@ class DataFindings:
         return store.files(name)
 
     def all(self) -> Iterator[DataFinding]:
-        """One for each file, with the tables of which it is among the first; then what is only counted."""
+        """Yield a finding for each of the first files, with its tables, then findings that count the rest."""
         tables = sorted(self._tables.items(), key=lambda one: (_order(one[0][0]), one[0][1]))
         for code in sorted({code for _, code in self._tables}):
             yield from _of_files(code, [(name, files) for (name, of_code), files in tables if of_code == code])
@@ -154,7 +159,7 @@ class DataFindings:
 
 
 def _of_files(code: str, tables: Iterable[tuple[Name, WrongFiles]]) -> Iterator[DataFinding]:
-    """The first files of these tables, each with all of them of which it is."""
+    """Yield a finding for each of the tables' first files, with all tables that have it."""
     named: dict[str, tuple[WrongFile, list[Name]]] = {}
     for name, files in tables:
         for path, file in files.first:
@@ -178,7 +183,7 @@ def _of_store(uri: str, store: UnseenStore) -> Iterator[DataFinding]:
         rest = store.total - EACH
         message = f"{plural(rest, 'more table')} could not be looked at: {store.reason}"
         summary = finding(UNSEEN, uri, message, objects=[name for name, _ in others], objects_total=rest)
-        # of all others no more is known than their number: on such a store can be a whole lake
+        # the remaining tables are only counted: the store may hold a whole lake
         yield DataFinding(summary, frozenset().union(*(files.locations for _, files in others)))
 
 
@@ -187,6 +192,6 @@ def _order(key: str | Name) -> tuple[str, ...]:
 
 
 def _next(name: Name) -> str:
-    # its older metadata is where to look for what is lost
+    # lost data may be recovered from older metadata
     command = "table history" if isinstance(name, TableName) else "log -p"
     return f"{command} {shlex.quote(str(name))}"

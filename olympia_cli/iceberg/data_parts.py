@@ -1,6 +1,6 @@
-"""The rules of fsck's data level, whoever reads the files: what a part of a table names, and what is wrong with it.
+"""The rules of fsck's data level, independent of the file reader: references of a table's files, and their problems.
 
-A view has one file, its metadata, which names none.
+A view has one file, its metadata, without references.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from olympia_cli.ops.verify_metadata import parse_metadata, parse_view_metadata
 
 
 class Floor(StrEnum):
-    """The files of a table, from the top down. The values are the words that counts go by."""
+    """The levels of a table's files, from the top down. The values are the names of the counters."""
 
     METADATA = "metadata"
     MANIFEST_LISTS = "manifest_lists"
@@ -27,13 +27,12 @@ class Floor(StrEnum):
 
 
 READ = (Floor.METADATA, Floor.MANIFEST_LISTS, Floor.MANIFESTS)
-"""The floors whose files are read. Data files are looked at from outside."""
+"""The levels whose files are read. Of data files, only the size is checked."""
 
 
 @dataclass(frozen=True, slots=True)
 class Below:
-    """A file that a part names: it must have `length` bytes, 0 where nothing says how many; `what` says which kind of
-    data file it is."""
+    """A reference to a file. It must have at least `length` bytes (0: unknown). `what` is the kind of data file."""
 
     floor: Floor
     location: str
@@ -43,7 +42,7 @@ class Below:
 
 @dataclass(frozen=True, slots=True)
 class Wrong:
-    """What is wrong with a file. With the code of `UNSEEN` nobody knows whether anything is."""
+    """A problem with a file. With the code `UNSEEN`, the state of the file is unknown."""
 
     code: str
     message: str
@@ -53,7 +52,7 @@ UNSEEN = "F604"
 NO_METADATA = Wrong("F601", "the definition names no metadata")
 _CUT = "F602"
 _LOST = "F603"
-# code and words for a file that is missing, words for one that cannot be read
+# code and message for a missing file, and the prefix of the message for an unreadable one
 _WORDS = {
     Floor.METADATA: ("F601", "the metadata is missing", ""),
     Floor.MANIFEST_LISTS: (_LOST, "a manifest list is missing", "a manifest list cannot be read: "),
@@ -64,7 +63,9 @@ _WORDS = {
 def look_into(
     floor: Floor, location: str, length: int, data: bytes | OlympiaError, kind: Kind = Kind.TABLE
 ) -> Iterator[Below | Wrong]:
-    """What a part names, and at the end what is wrong with it, if anything is. It is part of an object of this kind."""
+    """Yield the references in a part, and at the end its problem, if any. `kind` is the kind of object that it belongs
+    to.
+    """
     if isinstance(data, OlympiaError):
         yield _trouble(floor, data)
         return
@@ -81,7 +82,7 @@ def look_into(
                 for file in decode_manifest(data, location):
                     what = "a data file" if file.content is Content.DATA else "a delete file"
                     yield Below(Floor.DATA_FILES, file.location, file.size, what)
-        # a file that lost whole blocks is sound in itself
+        # a file that lost whole blocks has no internal damage
         if len(data) < length:
             raise Damaged("F602", location, f"it is cut short: {len(data):,} of {length:,} bytes")
     except OlympiaError as error:
@@ -89,7 +90,7 @@ def look_into(
 
 
 def judge_size(what: str, length: int, size: int | OlympiaError) -> Wrong | None:
-    """What is wrong with a data file, by the size that it has."""
+    """Return the problem with a data file of this size, or None."""
     if isinstance(size, PathMissing):
         return Wrong(_LOST, f"{what} is missing")
     if isinstance(size, OlympiaError):
@@ -98,7 +99,7 @@ def judge_size(what: str, length: int, size: int | OlympiaError) -> Wrong | None
 
 
 def store_of(location: str) -> str:
-    """The store that a file is on; empty for a location that is none."""
+    """Return the store of a location, or an empty string for an invalid location."""
     try:
         return parse_location(location).store
     except InvalidLocation:

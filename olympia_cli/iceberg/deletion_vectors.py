@@ -1,4 +1,4 @@
-"""Deletion vectors: the numbers of deleted rows, of several data files in one Puffin file."""
+"""Deletion vectors: the positions of deleted rows of several data files, in one Puffin file."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from collections.abc import Sequence
 _PUFFIN = b"PFA1"
 _VECTOR = b"\xd1\xd3\x39\x64"
 _ROW_POSITION = 2147483645
-"""The id that Iceberg gives to the number of a row in its file."""
+"""Iceberg's field id for the position of a row in its file."""
 
 
 def puffin(deleted: Sequence[tuple[str, Sequence[int]]]) -> tuple[bytes, list[tuple[int, int]]]:
-    """The content of a file with a vector for each data file, and where each begins and how long it is."""
+    """Return a file with one vector per data file, and the offset and length of each vector."""
     data, places = bytearray(_PUFFIN), []
     described = []
     for path, rows in deleted:
@@ -24,7 +24,7 @@ def puffin(deleted: Sequence[tuple[str, Sequence[int]]]) -> tuple[bytes, list[tu
             {
                 "type": "deletion-vector-v1",
                 "fields": [_ROW_POSITION],
-                # they are known when the snapshot is committed, and not before
+                # assigned when the snapshot is committed
                 "snapshot-id": -1,
                 "sequence-number": -1,
                 "offset": len(data),
@@ -39,7 +39,7 @@ def puffin(deleted: Sequence[tuple[str, Sequence[int]]]) -> tuple[bytes, list[tu
 
 
 def _vector(positions: Sequence[int]) -> bytes:
-    """Row numbers as a deletion vector: 32-bit Roaring bitmaps by their upper halves, in a frame with a checksum."""
+    """Encode row positions as a deletion vector: 32-bit Roaring bitmaps by upper half, in a frame with a checksum."""
     from pyroaring import BitMap
 
     halves: dict[int, list[int]] = {}

@@ -1,6 +1,6 @@
-"""An Iceberg table as its metadata file describes it: fields, partitioning, sort order, snapshots.
+"""Describe an Iceberg table by its metadata file: fields, partitioning, sort order, snapshots.
 
-It is somebody else's file: what in it is not as it should be is left out, and never followed far.
+Other programs write the file, so invalid parts are skipped, and the depth is limited.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
 
 DEEPEST = 32
-"""How many structs, lists and maps within each other are written out."""
+"""The maximum nesting depth of structs, lists and maps that is shown."""
 
 
 def describe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """The table as plain values. Times are text, and types are written as Iceberg does: `list<string>`."""
+    """Return the table as plain values. Times are text, and types are in Iceberg's notation, such as `list<string>`."""
     schema = current_schema(metadata) or {}
     location, properties = metadata.get("location"), metadata.get("properties")
     names = {id: column.name for id, column in columns_of(metadata).items()}
@@ -69,7 +69,7 @@ def _column(name: str, type: str) -> tuple[str, str]:
 
 
 def type_text(type: object, depth: int = 0) -> str:
-    """A type on one line."""
+    """Return a type in one line."""
     if not isinstance(type, dict):
         return str(type)
     if depth == DEEPEST:
@@ -115,7 +115,7 @@ def _snapshots(metadata: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def _source(field: Mapping[str, Any], names: Mapping[int, str]) -> str:
-    """The column that a partition or an order is made of."""
+    """Return the source column of a partition field or sort field."""
     id = field.get("source-id")
     return names.get(id, f"column {id}") if isinstance(id, int) else ""
 

@@ -1,7 +1,7 @@
-"""Errors of this catalog as the ones that PyIceberg's callers know.
+"""Translate errors between this catalog and PyIceberg.
 
-A conflict and an unknown outcome are two things: after the first nothing was committed, and PyIceberg may delete what
-it wrote; after the second it must not. What is about the store, or about damage, stays as it is.
+A conflict and an unknown outcome differ: after a conflict, PyIceberg may delete the files it wrote; after an unknown
+outcome, it must not. Errors of the store, and damage, are not translated.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from olympia_cli.errors import (
 from olympia_cli.iceberg.identifiers import dotted
 from olympia_cli.names import NamespaceName, TableName, ViewName
 
-# PyIceberg 0.9 has no views of its own, and not this error either
+# PyIceberg 0.9 has no views, and not this error
 ViewAlreadyExistsError: type[Exception] = getattr(exceptions, "ViewAlreadyExistsError", TableAlreadyExistsError)
 
 _SAME: dict[type[OlympiaError], type[Exception]] = {
@@ -60,7 +60,7 @@ _SDKS = ("botocore", "aiobotocore", "aiohttp", "gcsfs", "google")
 
 @contextmanager
 def translated(name: NamespaceName | TableName | ViewName | None = None) -> Iterator[None]:
-    """Raise PyIceberg's error in place of ours; `name` is what was asked for."""
+    """Raise PyIceberg's error instead of ours. `name` is the object of the request."""
     try:
         yield
     except OlympiaError as error:
@@ -79,7 +79,7 @@ def _about(error: OlympiaError, name: NamespaceName | TableName | ViewName | Non
         case NamespaceExists():
             return NamespaceAlreadyExistsError(f"Namespace {namespace} already exists")
         case NamespaceNotEmpty():
-            return NamespaceNotEmptyError(f"Namespace {namespace} is not empty: drop what is in it first")
+            return NamespaceNotEmptyError(f"Namespace {namespace} is not empty: drop its tables and views first")
         case TableNotFound():
             return NoSuchTableError(f"Table does not exist: {shown}")
         case TableExists():
@@ -94,12 +94,12 @@ def _about(error: OlympiaError, name: NamespaceName | TableName | ViewName | Non
 
 @contextmanager
 def told_as_ours() -> Iterator[None]:
-    """The other way round, for a program of ours that works through PyIceberg: its errors become ours again."""
+    """Raise our error instead of PyIceberg's, for code of ours that works through PyIceberg."""
     try:
         yield
     except CommitStateUnknownException as error:
-        # its text names the files that were kept
-        raise CommitUnknown(_line(error), hint="look at the log before doing it again") from error
+        # the message names the files that were kept
+        raise CommitUnknown(_line(error), hint="check the log before repeating it") from error
     except OlympiaError:
         raise
     except Exception as error:
@@ -132,7 +132,7 @@ def _ours(error: Exception) -> OlympiaError | None:
             return StorageFailed(text)
         case ValueError() | NotImplementedError() | exceptions.ValidationError():
             return InvalidOption(text, hint="")
-    # of connections that break they have errors of their own, which are no OSErrors
+    # the SDKs' errors for broken connections are not OSErrors
     return StorageFailed(text) if type(error).__module__.partition(".")[0] in _SDKS else None
 
 

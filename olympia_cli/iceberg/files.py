@@ -1,7 +1,7 @@
-"""The files of tables, on whatever stores they are. Each store is opened once; files are asked for in parallel.
+"""Files of tables on any store. Each store is opened once, and files are read in parallel.
 
-An error is a value here: one bad file does not hide the others. A store that only fails is given up after a while, so
-that an endpoint that is down does not cost half a minute a file.
+Errors are returned as values, so that one bad file does not hide the others. A store that keeps failing is given up, so
+that an unreachable endpoint does not cost half a minute per file.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from olympia_cli.storage.protocol import Store
 
 _WORKERS = 32
 _FAILURES = 20
-# no manifest and no metadata is as large; a data file that is taken for one may be
+# no manifest or metadata file is larger; a data file mistaken for one may be
 MAX_BYTES = 256 * 1024 * 1024
-# a page of a listing shows so many files, and takes as long as one question to each worker
+# a page of a listing has this many files, and takes as long as one request per worker
 _PAGE = 1000
 _LISTED_FROM = 2 * _WORKERS
 
@@ -39,12 +39,13 @@ class _Opened:
 
 
 class TableFiles:
-    """Files by their locations. `options` are the storage options for the stores of `scheme`; other stores are opened
-    with what the SDKs find by themselves."""
+    """Files by location. `options` apply to stores of `scheme`. Other stores use the SDKs' default configuration."""
 
     def __init__(self, options: Mapping[str, object] | None = None, scheme: str = "", *, gives_up: bool = True) -> None:
-        """`gives_up` is for commands: a store that only fails is not asked again. A server asks it again, since it may
-        be back, and since one client's failures must not end the work of the others."""
+        """Create the pool. With `gives_up`, as for commands, a store that keeps failing is not asked again.
+
+        A server must not give up: the store may recover, and one client's failures must not affect other clients.
+        """
         self._options = dict(options or {})
         self._scheme = scheme
         self._gives_up = gives_up
@@ -60,8 +61,9 @@ class TableFiles:
         self._opened.clear()
 
     def read(self, locations: Iterable[str], reach: Reach = ANYWHERE) -> Iterator[tuple[str, bytes | OlympiaError]]:
-        """The files in the order asked for, or Refused for those out of reach. A bounded number of them is in memory at
-        once."""
+        """Yield the files in the given order, or Refused for files outside `reach`. A bounded number is in memory at
+        once.
+        """
 
         def read(location: str) -> bytes | OlympiaError:
             try:
@@ -73,28 +75,32 @@ class TableFiles:
         return self._each(read, locations)
 
     def fetch(self, location: Location, text: str = "") -> bytes | OlympiaError:
-        """Return the content of one file, whose location an error spells as the text does."""
-        # a range, so that of a file that is none of ours no more than this is read
+        """Return the content of a file. Errors use the spelling `text` of its location."""
+        # a range limits the bytes that are read of a file of unknown size
         found = self._ask(location, lambda store, path: store.read_range(path, 0, MAX_BYTES + 1))
         if isinstance(found, bytes) and len(found) > MAX_BYTES:
             return Unsupported(f"{text or location.text}: it is larger than {MAX_BYTES:,} bytes", hint="")
         return found
 
     def opened(self, location: Location) -> tuple[Store, str]:
-        """Return the store of a location, and the path there. On this machine the store is the location's root, which
-        no link leads out of."""
+        """Return the store of a location, and the path on it. A local location's store is its root, so no link leads
+        out of it.
+        """
         if location.store == LOCAL and location.root:
             folder, below = location.folder
             return open_store(folder), below
         return self._open(location.store), location.path
 
     def sizes(self, locations: Iterable[str]) -> Iterator[tuple[str, int | OlympiaError]]:
-        """How large the files are, in the order asked for: one question a file."""
+        """Yield the sizes of the files in the given order, with one request per file."""
         return self._each(self._size, locations)
 
     def sizes_of_groups(self, groups: Iterable[list[str]]) -> Iterator[tuple[str, int | OlympiaError]]:
-        """How large the files are, in any order. The files of a group lie together: where that is fewer requests, what
-        is below their common prefix is listed. What a listing does not show is asked for all the same."""
+        """Yield the sizes of the files, in any order. The files of a group share a prefix.
+
+        A listing of the prefix is used where it takes fewer requests. Files that the listing lacks are requested one by
+        one.
+        """
         held = [group for group in groups if group]
         found: set[str] = set()
         for _, sizes in self._each(self._list, (group for group in held if len(group) >= _LISTED_FROM)):
@@ -125,12 +131,12 @@ class TableFiles:
             return error
 
     def _list(self, locations: list[str]) -> dict[str, int]:
-        """The sizes of those that a listing shows, within as many pages as it may take."""
+        """Return the sizes of the files found in a bounded number of listing pages."""
         found: dict[str, int] = {}
         try:
             places = {location: parse_location(location) for location in locations}
             stores = {place.store for place in places.values()}
-            # on a disk, looking at a file is cheaper than looking through a folder
+            # on a local disk, a stat is cheaper than a listing
             if len(stores) != 1 or LOCAL in stores:
                 return found
             store = self._open(stores.pop())
@@ -143,7 +149,7 @@ class TableFiles:
                     if len(found) == len(wanted):
                         break
         except OlympiaError:
-            # who may look at files need not be allowed to list them; and what fails here fails there too, and says why
+            # listing may be denied where reading is allowed; a real failure occurs again and is reported then
             return found
         return found
 
@@ -190,12 +196,12 @@ class TableFiles:
         opened.failures += 1
         if self._gives_up and opened.failures >= _FAILURES:
             opened.error = opened.error or StorageFailed(
-                f"given up after {_FAILURES} failures in a row: {error.message}", hint=error.hint
+                f"gave up after {_FAILURES} consecutive failures: {error.message}", hint=error.hint
             )
 
 
 def _common_prefix(paths: Collection[str]) -> str:
-    """The text, not the folder, that all of them begin with."""
+    """Return the longest common prefix as text, not as a folder."""
     first, last = min(paths), max(paths)
     length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
     return first[:length]

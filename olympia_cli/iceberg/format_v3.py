@@ -1,5 +1,6 @@
-"""Metadata of tables of format 3: PyIceberg has a model of it and updates it, but does not write it yet. Engines that
-are served do; what is here is what it lacks for them.
+"""Metadata of tables of format version 3, which PyIceberg models and updates but does not write yet.
+
+Engines served by `olympia serve` do write it. This module adds what PyIceberg lacks.
 """
 
 from __future__ import annotations
@@ -21,20 +22,19 @@ V3 = 3
 
 
 def to_json(metadata: TableMetadata) -> str:
-    """The metadata as a file has it."""
-    # the model of format 3 says that it is not written; field by field it is like the others
+    """Return the metadata as the content of its file."""
+    # PyIceberg's model of format 3 refuses to be written, but its fields are like those of other versions
     write = (
         metadata.model_dump_json
         if metadata.format_version != V3
         else partial(IcebergBaseModel.model_dump_json, metadata)
     )
-    # a field that says null is one too many for the library in Java
+    # the Java library rejects fields with null
     return write(exclude_none=True)
 
 
 def with_row_ids(metadata: TableMetadata, before: TableMetadata | None = None) -> TableMetadata:
-    """The metadata, with the number of the next row that format 3 must have: where no snapshot gave it, the one that
-    was there before, or the first."""
+    """Return the metadata with `next_row_id`, which format 3 requires: the current, the former or 0."""
     if metadata.format_version != V3 or getattr(metadata, "next_row_id", None) is not None:
         return metadata
     known = getattr(before, "next_row_id", None)
@@ -42,7 +42,9 @@ def with_row_ids(metadata: TableMetadata, before: TableMetadata | None = None) -
 
 
 def with_defaults(metadata: TableMetadata, given: Schema) -> TableMetadata:
-    """The metadata of a new table, with the defaults of its columns: PyIceberg, which numbers them, leaves them out."""
+    """Return the metadata of a new table with the columns' defaults, which PyIceberg drops when it assigns field
+    ids.
+    """
     if all(one.initial_default is None and one.write_default is None for one in index_by_id(given).values()):
         return metadata
     fresh = metadata.schema()
@@ -72,7 +74,7 @@ def _with_defaults(fresh: IcebergType, given: IcebergType) -> IcebergType:
 
 
 def upgraded(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> tuple[TableMetadata, tuple[TableUpdate, ...]]:
-    """The metadata as that of format 3, where the updates ask for it, and the other updates."""
+    """Return the metadata, upgraded to format 3 if the updates ask for it, and the remaining updates."""
     rest = tuple(
         one for one in updates if not (isinstance(one, UpgradeFormatVersionUpdate) and one.format_version == V3)
     )
@@ -80,17 +82,16 @@ def upgraded(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> tuple[T
         return metadata, rest
     newer = metadata.model_copy(update={"format_version": V3, "next_row_id": 0})
     if metadata.schemas:
-        # the same place again: it says that something has changed, whatever the others do
+        # an update without effect: it marks the metadata as changed, whatever the other updates do
         rest = (SetLocationUpdate(location=metadata.location), *rest)
     return TableMetadataUtil._construct_without_validation(newer), rest
 
 
 def check_known(document: Mapping[str, Any], read: TableMetadata, metadata: TableMetadata, location: str) -> None:
-    """Refuse to change metadata, a document that was read, of which something would be lost: PyIceberg leaves out what
-    it does not know."""
+    """Raise InvalidOption if PyIceberg would lose parts of a document that it does not know."""
     names = {field.alias or name for name, field in type(metadata).model_fields.items()}
     lost, kept = sorted(document.keys() - names), json.loads(to_json(read))
-    # on top the names decide: a field may be known and not written, as the id of no snapshot is
+    # at the top level compare names only: a known field may not be written, such as the id of no snapshot
     for name in document.keys() & kept.keys():
         lost.extend(_lost(document[name], kept[name], name))
     if lost:
@@ -98,13 +99,13 @@ def check_known(document: Mapping[str, Any], read: TableMetadata, metadata: Tabl
 
 
 def _lost(document: Any, kept: Any, where: str) -> Iterator[str]:
-    """The places in a document that have a value, and of which nothing was kept."""
+    """Yield the paths of values in a document that are missing in `kept`."""
     match document, kept:
         case dict(), dict():
             for name, value in document.items():
                 if name in kept:
                     yield from _lost(value, kept[name], f"{where}.{name}")
-                # the one source of a field, which is all that PyIceberg reads, has a name of its own
+                # PyIceberg reads a single source, and writes it under another name
                 elif value is not None and not (name == "source-ids" and value == [kept.get("source-id")]):
                     yield f"{where}.{name}"
         case list(), list():

@@ -1,7 +1,6 @@
-"""Iceberg's identifiers as names of this catalog, which has one level of namespaces.
+"""Convert Iceberg's identifiers to names of this catalog, which has one level of namespaces.
 
-A string is split on its dots, as PyIceberg does it; a tuple is taken literally, so that `("a.b", "t")` is a table in
-the namespace `a.b`.
+A string is split at dots, as in PyIceberg. A tuple is literal: `("a.b", "t")` is the table `t` in the namespace `a.b`.
 """
 
 from __future__ import annotations
@@ -17,11 +16,11 @@ from olympia_cli.names import NamespaceName, TableName, ViewName
 N = TypeVar("N", TableName, ViewName)
 
 Missing = type[Exception]
-"""What is raised for an identifier that nothing can have; ValueError where something is to be made."""
+"""The error for an invalid identifier: ValueError if the object is to be created, else PyIceberg's not-found error."""
 
 
 def namespace_name(identifier: str | Identifier, error: Missing = ValueError) -> NamespaceName:
-    """The namespace; the error when it has several levels or is no legal name."""
+    """Return the namespace. Raise `error` if it has several levels or its name is not legal."""
     parts = _parts(identifier)
     if not "".join(parts).strip():
         raise NoSuchNamespaceError("Empty namespace identifier")
@@ -29,12 +28,12 @@ def namespace_name(identifier: str | Identifier, error: Missing = ValueError) ->
 
 
 def table_name(identifier: str | Identifier, error: Missing = ValueError) -> TableName:
-    """The table; the error when its namespace has several levels or a name is not legal."""
+    """Return the table. Raise `error` if its namespace has several levels or a name is not legal."""
     return _object(TableName, identifier, error)
 
 
 def view_name(identifier: str | Identifier, error: Missing = ValueError) -> ViewName:
-    """The view; the error when its namespace has several levels or a name is not legal."""
+    """Return the view. Raise `error` if its namespace has several levels or a name is not legal."""
     return _object(ViewName, identifier, error)
 
 
@@ -43,7 +42,7 @@ def identifier_of(name: NamespaceName | TableName | ViewName) -> Identifier:
 
 
 def dotted(name: NamespaceName | TableName | ViewName) -> str:
-    """As PyIceberg shows it in its messages."""
+    """Return the name as PyIceberg shows it in messages."""
     return ".".join(identifier_of(name))
 
 

@@ -1,8 +1,7 @@
-"""The data and delete files of tables, with statistics, schemas and partition values.
+"""List the data and delete files of tables, with statistics, schemas and partition values.
 
-It goes in two steps: from tables to manifests, and from manifests to files. Each is a function over any number of rows,
-so that one process can do all of them in turn, or many a share of each. What cannot be read is a row among the
-problems, and stops nobody.
+The two steps, from tables to manifests and from manifests to files, are functions over any number of rows. One process
+can run them, or many processes a share each. A file that cannot be read becomes a problem row.
 """
 
 from __future__ import annotations
@@ -39,8 +38,10 @@ def inventory(
     files: bool = True,
     statistics: bool = True,
 ) -> Iterator[Row]:
-    """Both steps in this process: rows of tables, files and problems, by what they say in `row`. `options` are those of
-    the catalog's own store, which may hold the tables too. Without `files`, no manifest is read."""
+    """Run both steps in this process. Yield table, file and problem rows, distinguished by `row`.
+
+    `options` are those of the catalog's store, which may hold the tables, too. Without `files`, no manifest is read.
+    """
     with closing(TableFiles(options, store.uri.partition("://")[0])) as opened:
         rows = look_at_tables(store, opened, tables, manifests=files)
         yield from look_at_manifests(opened, rows, statistics=statistics)
@@ -49,8 +50,9 @@ def inventory(
 def look_at_tables(
     store: Store, files: TableFiles, tables: Iterable[Mapping[str, Any]], *, manifests: bool = True
 ) -> Iterator[Row]:
-    """From tables (namespace, name, version, and the path of the definition) to rows of tables, problems, and manifests
-    that are still to be read."""
+    """Convert tables (namespace, name, version, path of the definition) to table rows, problem rows, and unread
+    manifests.
+    """
     tables = iter(tables)
     while batch := list(islice(tables, _TABLES_AT_ONCE)):
         seen = [_Seen({name: table[name] for name in ("namespace", "name", "version")}) for table in batch]
@@ -63,7 +65,7 @@ def look_at_tables(
 
 
 def look_at_manifests(files: TableFiles, rows: Iterable[Row], *, statistics: bool = True) -> Iterator[Row]:
-    """In place of each manifest the files that it names; other rows stay as they are."""
+    """Replace each manifest row by rows of its files. Other rows are passed through."""
     rows = iter(rows)
     while batch := list(islice(rows, _MANIFESTS_AT_ONCE)):
         read = files.read([row["manifest"] for row in batch if row["row"] == "manifest"])
@@ -76,7 +78,7 @@ def look_at_manifests(files: TableFiles, rows: Iterable[Row], *, statistics: boo
 
 @dataclass(slots=True)
 class _Seen:
-    """A table, as far as it was read."""
+    """A table, with the parts read so far."""
 
     about: Row
     table: Row | None = None

@@ -1,4 +1,4 @@
-"""The rows of an inventory of tables: which columns they have, and how values from elsewhere fit into them."""
+"""The rows of an inventory: their columns, and the conversion of foreign values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _ARROW = {
 _LONGS, _COLUMNS = list(_ARROW)[3:]
 
 TABLE = {"namespace": "string", "name": "string", "id": "string", "version": "long", "metadata_location": "string"}
-"""Every row says which table it is about."""
+"""The columns that identify the table, in every row."""
 OF_TABLES = {"format_version": "long", "snapshot_id": "long", "schema": "string", "partition_spec": "string"}
 OF_FILES = {
     "content": "string",
@@ -57,16 +57,16 @@ OF_FILES = {
 }
 OF_PROBLEMS = {"error": "string", "reason": "string"}
 PLACE = {"manifest_at": "long", "at": "long"}
-"""The place of a manifest in its table, and of a file in its manifest."""
+"""The index of a manifest in its table, and of a file in its manifest."""
 OF_MANIFESTS = {"manifest": "string", "names": "string"}
-"""A manifest that is still to be read, and the table's columns by id, as JSON."""
+"""An unread manifest, and the table's columns by id, as JSON."""
 ALL = {"row": "string", **TABLE, **OF_TABLES, **OF_FILES, **OF_PROBLEMS, **PLACE}
-# a row with the statistics of a wide table has some kilobytes
+# a row with the statistics of a wide table has several kilobytes
 _ROWS = 1024
 
 
 def ddl(columns: Mapping[str, str]) -> str:
-    """The columns as Spark writes a schema."""
+    """Return the columns as a Spark schema."""
     return ", ".join(f"`{name}` {word}" for name, word in columns.items())
 
 
@@ -75,7 +75,7 @@ def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
 
 
 def batches(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """The rows as Arrow batches of these columns."""
+    """Yield the rows as Arrow batches with these columns."""
     schema, rows = arrow_schema(columns), iter(rows)
     while batch := list(islice(rows, _ROWS)):
         yield pa.RecordBatch.from_pylist([_with_pairs(row) for row in batch], schema=schema)
@@ -91,8 +91,11 @@ def table_row(metadata: Mapping[str, Any], snapshot_id: int | None, schema: obje
 
 
 def file_row(file: DataFile, columns: Mapping[int, Column], statistics: bool) -> Row:
-    """What a manifest says of a file. Partition values are by the names of the partition fields, as text: a date is its
-    number of days, bytes are in hexadecimal. Bounds of columns are in Iceberg's single-value serialization."""
+    """Return the row of a file in a manifest.
+
+    Partition values are text, by the names of the partition fields: a date is its number of days, bytes are
+    hexadecimal. Bounds of columns are in Iceberg's single-value serialization.
+    """
     found = {
         "content": file.content.value,
         "location": text(file.location),
@@ -116,7 +119,7 @@ def file_row(file: DataFile, columns: Mapping[int, Column], statistics: bool) ->
 
 
 def names_text(columns: Mapping[int, Column]) -> str:
-    """Columns as text that can be sent along."""
+    """Return the columns as JSON, to be sent to another process."""
     return json.dumps([(id, column.name, column.type) for id, column in columns.items()])
 
 
@@ -125,12 +128,12 @@ def parse_names(names: str) -> dict[int, Column]:
 
 
 def text(value: str) -> str:
-    """Text that Arrow can hold: names may hold bytes that are no text."""
+    """Replace the parts of a text that Arrow cannot hold: names may contain bytes that are not text."""
     return value if value.isascii() else value.encode("utf-8", "replace").decode()
 
 
 def long(value: object) -> int | None:
-    """A number as far as a column can hold it: files from elsewhere may say anything."""
+    """Return a number if a 64-bit column can hold it, else None: foreign files may hold any value."""
     return value if isinstance(value, int) and -(2**63) <= value < 2**63 else None
 
 

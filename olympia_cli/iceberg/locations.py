@@ -1,8 +1,8 @@
-"""Locations of table files: the only parser of them, and the folders that a caller may use.
+"""Parse locations of table files, and limit them to the folders that a caller may use.
 
-A location is text that an engine wrote. `parse_location` reads it literally, as Iceberg does: `%3A` is part of a file
-name, and so are `?` and `#`. Other parsers disagree about such characters. So `parse_plain_location` refuses every
-location that two parsers could read differently, and `Location.plain_text` writes one that all of them read alike.
+A location is text that an engine wrote. `parse_location` reads it literally, as Iceberg does: `%3A`, `?` and `#` are
+part of a file name. Other parsers read these characters differently. So `parse_plain_location` rejects every location
+that two parsers could read differently, and `Location.plain_text` returns a spelling that all parsers read alike.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from olympia_cli.format.paths import OWN_FOLDERS
 
 LOCAL = "/"
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
-# Hadoop's names for the same store
+# Hadoop's schemes for S3
 _SAME = {"s3a": "s3", "s3n": "s3"}
 _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _CONTAINER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*@[A-Za-z0-9][A-Za-z0-9.-]*")
@@ -29,7 +29,7 @@ _AUTHORITIES = {
     **dict.fromkeys(("abfs", "abfss", "wasb", "wasbs"), _CONTAINER),
     **dict.fromkeys(("hdfs", "viewfs"), _HOST),
 }
-# also when they are escaped twice: a program may decode twice
+# also matches double escapes, because a program may decode twice
 _ESCAPED = re.compile(r"%(?:25)*(?:2[EeFf]|5[Cc])")
 _DOUBTFUL = "?#\\"
 _PATTERNS = "*[]"
@@ -37,26 +37,26 @@ _PATTERNS = "*[]"
 
 @dataclass(frozen=True, slots=True)
 class Location:
-    """A file or folder of a table: a store, as `open_store` takes it, and a path on it."""
+    """A file or folder of a table: a store, in the form for `open_store`, and a path on it."""
 
     store: str
     path: str
     root: str = field(default="", compare=False)
-    """A folder above the path. Operations on the location cannot leave it, by links or otherwise."""
+    """A folder above the path, which operations on the location cannot leave, not even through links."""
 
     @property
     def text(self) -> str:
-        """The location as a URI, or as a path on this machine."""
+        """The location as a URI, or as a local path."""
         return f"/{self.path}" if self.store == LOCAL else f"{self.store}/{self.path}"
 
     @property
     def folder(self) -> tuple[str, str]:
-        """The root as `open_store` takes it, and the path below it."""
+        """The root in the form for `open_store`, and the path below it."""
         below = self.path.removeprefix(self.root).lstrip("/") if self.root else self.path
         return Location(self.store, self.root).text.rstrip("/") or LOCAL, below
 
     def is_below(self, folder: Location) -> bool:
-        """Whether this is the folder, or lies in it."""
+        """Return True if the location is the folder or inside it."""
         inside = not folder.path or self.path == folder.path or self.path.startswith(f"{folder.path}/")
         return self.store == folder.store and inside
 
@@ -71,8 +71,10 @@ class Location:
 
 @lru_cache(maxsize=10_000)
 def parse_location(text: str) -> Location:
-    """Parse the location of a file, literally. Raise InvalidLocation if it names no file on any machine. The store may
-    still be one that cannot be opened."""
+    """Parse the location of a file literally. Raise InvalidLocation if it names no file on any machine.
+
+    The store may still be one that cannot be opened.
+    """
     if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
         raise InvalidLocation("its location is not text that a file's name can be")
     found = _SCHEME.match(text)
@@ -104,7 +106,7 @@ def _local(path: str) -> Location:
 
 
 def parse_folder(text: str) -> Location:
-    """Parse the location of a folder as `parse_location` does. A bucket is the folder of everything in it."""
+    """Parse the location of a folder as `parse_location` does. A bucket is the folder of all its objects."""
     bare = text.rstrip("/")
     scheme, separator, rest = bare.partition("://")
     if separator and rest and "/" not in rest and scheme.lower() != "file":
@@ -113,8 +115,10 @@ def parse_folder(text: str) -> Location:
 
 
 def parse_plain_location(text: str) -> Location:
-    """Parse the location of a file or folder that a client names. Raise InvalidLocation, naming the character, if
-    programs could read it as another place."""
+    """Parse the location of a file or folder that a client names.
+
+    Raise InvalidLocation, naming the character, if programs could read it as another location.
+    """
     _check_characters(text)
     found = _SCHEME.match(text)
     if found is None:
@@ -135,7 +139,7 @@ def parse_plain_location(text: str) -> Location:
             authority, slash, path = rest.removeprefix("//").partition("/")
             path = slash + path
             if not rest.startswith("//") or not _AUTHORITIES.get(scheme, _BUCKET).fullmatch(authority):
-                # the text may hold a password, so it is not repeated
+                # do not repeat the text: it may hold a password
                 raise InvalidLocation(f"a {scheme}: location begins with {scheme}:// and the name of a bucket")
             if not path:
                 return parse_folder(text)
@@ -144,8 +148,9 @@ def parse_plain_location(text: str) -> Location:
 
 
 def plain_folder(text: str) -> str:
-    """Return a spelling of a folder that every parser reads alike: its own if that is one. InvalidLocation if there is
-    none."""
+    """Return a spelling of a folder that every parser reads alike, its own if possible. Raise InvalidLocation if there
+    is none.
+    """
     bare = text.rstrip("/")
     try:
         parse_plain_location(bare)
@@ -163,12 +168,12 @@ def _check_characters(text: str) -> None:
 
 
 def _is_control(character: str) -> bool:
-    # lone halves of a character, too: no file can have one in its name
+    # also unpaired surrogates, which no file name can hold
     return unicodedata.category(character) in ("Cc", "Cs")
 
 
 def _check_parts(path: str) -> None:
-    """Raise InvalidLocation for a part that programs may fold away."""
+    """Raise InvalidLocation for a part that programs may normalize away."""
     for part in path.split("/"):
         if part in ("", ".", ".."):
             shown = f"has a part {part!a}" if part else "has an empty part: '//'"
@@ -177,22 +182,24 @@ def _check_parts(path: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The folders where a caller may have the files of tables."""
+    """The folders in which a caller may use files of tables."""
 
     folders: tuple[str, ...] | None = None
-    """None stands for every place."""
+    """The caller's own folders. None means no limit."""
     known: tuple[str, ...] = ()
-    """Folders that the catalog, its operator or the table itself named. They are taken literally."""
+    """Folders that the catalog, its operator or the table itself names. They are read literally."""
     barred: tuple[str, ...] = ()
-    """Folders with the catalog's own files. No table may be there."""
+    """Folders with the catalog's own files, where no table may be."""
 
     def also(self, folders: Iterable[str]) -> Reach:
-        """The same reach, and those of the folders that lie in it are taken literally."""
+        """Return the same reach, with those of the folders inside it to be read literally."""
         return self._with(folder for folder in folders if self.folders is None or self.holds(folder))
 
     def of_object(self, metadata: str, folders: Iterable[str]) -> Reach:
-        """The reach for an existing table or view, whose metadata file names these folders. A file in the caller's own
-        folders may be of the caller's making, so it opens no folder outside of them."""
+        """Return the reach for an existing table or view whose metadata file names these folders.
+
+        A file in the caller's own folders may be the caller's work, so it opens no folder outside of them.
+        """
         is_own = self.folders is not None and self.holds(metadata)
         return self.also(folders) if is_own else self._with(folders)
 
@@ -201,12 +208,14 @@ class Reach:
         return replace(self, known=tuple(dict.fromkeys(known)))
 
     def holds(self, text: str) -> bool:
-        """Whether an existing file or folder lies in one of the folders."""
+        """Return True if an existing file or folder is in one of the folders."""
         return any(location.is_below(root) for _, location in _parsed((text,)) for _, root in self._roots)
 
     def named(self, text: str, what: str) -> Location:
-        """Return the location that a client names. Raise InvalidLocation if programs could read it differently, and
-        Refused if it is out of reach."""
+        """Return the location that a client names. Raise InvalidLocation if programs could read it differently.
+
+        Raise Refused if it is out of reach.
+        """
         try:
             return self._named(text, what)
         except InvalidLocation as error:
@@ -215,7 +224,7 @@ class Reach:
     def _named(self, text: str, what: str) -> Location:
         if not text.strip("/"):
             raise InvalidLocation("it is empty")
-        # a folder may end in one slash
+        # a folder may end with one slash
         bare = text[:-1] if text.endswith("/") else text
         location = self._below_known(bare) or parse_plain_location(bare)
         if is_barred(location, self.barred):
@@ -233,14 +242,14 @@ class Reach:
             raise Refused(f"{what} is outside of what you may use here", hint="")
 
     def existing(self, text: str) -> Location:
-        """Return the location of a file that is there already, below one of the folders if it lies there."""
+        """Return the location of an existing file, with the folder that contains it, if any, as its root."""
         location = parse_location(text)
         inside = (root.path for _, root in self._roots if location.is_below(root) and location != root)
         return Location(location.store, location.path, next(inside, ""))
 
     def _below_known(self, text: str) -> Location | None:
-        """Parse a location whose text begins with a known folder: only the rest of it is the client's."""
-        # the longest first: the folder of a table may have a name that programs read differently
+        """Parse a location that begins with the text of a known folder. Only the rest is the client's text."""
+        # longest first; the name of a table's folder may be one that programs read differently
         for folder, root in sorted(self._roots, key=lambda known: len(known[0]), reverse=True):
             if text == folder:
                 return root
@@ -253,7 +262,7 @@ class Reach:
 
     @property
     def _roots(self) -> tuple[tuple[str, Location], ...]:
-        # the caller's own first: they are above the folders of tables
+        # the caller's own folders first: they contain the folders of tables
         return _parsed((*(self.folders or ()), *self.known))
 
 
@@ -269,17 +278,17 @@ FOLDER_PROPERTIES = (
 
 
 def folders_of(location: str, properties: Mapping[str, Any]) -> list[str]:
-    """The folders that a table's or a view's metadata gives to its files."""
+    """Return the folders that the metadata of a table or view assigns to its files."""
     return [location, *(str(properties[key]) for key in FOLDER_PROPERTIES if properties.get(key))]
 
 
 def is_barred(location: Location, barred: Sequence[str]) -> bool:
-    """Whether a location is in one of the barred folders."""
+    """Return True if the location is in one of the barred folders."""
     return any(location.is_below(folder) for _, folder in _parsed(tuple(barred)))
 
 
 def names_barred(folders: Sequence[str], barred: Sequence[str]) -> bool:
-    """Whether one of the folders that metadata names is in a barred folder."""
+    """Return True if one of the folders is in a barred folder."""
     return any(is_barred(location, barred) for _, location in _parsed(tuple(folders)))
 
 
@@ -292,8 +301,7 @@ def barred_folders(catalog: str) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1_000)
 def _parsed(folders: Sequence[str]) -> tuple[tuple[str, Location], ...]:
-    """The folders as they are written, without a slash at the end, and what they are; those that are none are left
-    out."""
+    """Return the text of each folder, without a final slash, and its location. Invalid folders are skipped."""
     found = []
     for folder in folders:
         try:

@@ -1,4 +1,4 @@
-"""Manifest lists and manifests: bytes become values."""
+"""Decode manifest lists and manifests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from olympia_cli.iceberg.avro import AvroRecords
 from olympia_cli.iceberg.avro_types import Record
 
 _DELETED = 2
-# Fields go by their ids: writers differ in names and order, and leave out.
+# Fields are found by id, because writers differ in names and order, and omit fields.
 # manifest_path, manifest_length, partition_spec_id
 _LIST = (500, 501, 502)
 # status, data_file
@@ -28,7 +28,7 @@ _HINT = "look at the table's older metadata"
 
 
 class Content(StrEnum):
-    """What a file of a table holds."""
+    """The content of a table's file."""
 
     DATA = "data"
     POSITION_DELETES = "position-deletes"
@@ -41,7 +41,7 @@ _CONTENTS = {0: Content.DATA, 1: Content.POSITION_DELETES, 2: Content.EQUALITY_D
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest as its list names it; `length` is 0 where nothing says it."""
+    """A manifest in a manifest list. `length` is 0 if unknown."""
 
     location: str
     length: int = 0
@@ -50,7 +50,7 @@ class Manifest:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStatistics:
-    """Of one column, by its field id in the schema; bounds are in Iceberg's single-value serialization."""
+    """Statistics of one column. Bounds are in Iceberg's single-value serialization."""
 
     size: int | None = None
     values: int | None = None
@@ -62,10 +62,10 @@ class ColumnStatistics:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A data or delete file as its manifest describes it. What follows `spec_id` is read on request only.
+    """A data or delete file as its manifest describes it. The fields after `spec_id` are read on request only.
 
     `partition` is by the names of the partition fields, with values as Avro stores them. `referenced`, `offset` and
-    `length` belong to deletion vectors: the data file that one applies to, and where it is in this file.
+    `length` are for deletion vectors: the data file that the vector applies to, and its position in this file.
     """
 
     location: str
@@ -84,15 +84,16 @@ class DataFile:
 
 
 def decode_manifest_list(data: bytes, location: str) -> Iterator[Manifest]:
-    """The manifests that a manifest list names. Damaged or Unsupported, at the latest at its end."""
+    """Yield the manifests in a manifest list. Raise Damaged or Unsupported, at the latest at its end."""
     for record in AvroRecords(data, location, _LIST):
         path, length, spec_id = (record.get(number) for number in _LIST)
         yield Manifest(_text(path, "a manifest", location), _number(length), _number(spec_id))
 
 
 def decode_manifest(data: bytes, location: str, *, spec_id: int = 0, statistics: bool = False) -> Iterator[DataFile]:
-    """The files that a manifest names, without those that it says were deleted. Damaged or Unsupported, at the latest
-    at its end."""
+    """Yield the files in a manifest without the deleted ones. Raise Damaged or Unsupported, at the latest at its
+    end.
+    """
     partition: list[tuple[int, str]] = []
     wanted: tuple[int, ...] = _ENTRY + _NAMED
     records = AvroRecords(data, location, wanted)
@@ -141,7 +142,7 @@ def _by_number(value: object) -> dict[int, Any]:
 
 
 def _content(value: object) -> Content:
-    # tables of the first format have data files only, and do not say so
+    # manifests of format version 1 have only data files, and no content field
     return Content.DATA if value is None else _CONTENTS.get(_number(value), Content.UNKNOWN)
 
 

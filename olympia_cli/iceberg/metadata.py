@@ -1,4 +1,4 @@
-"""What a table's metadata file says of its snapshots. Only what leads to files is looked at."""
+"""The snapshots in a table's metadata file. Only the fields that lead to files are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _HINT = "look at the table's older metadata"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A snapshot: its manifest list, or, in old tables without one, the manifests themselves."""
+    """A snapshot: its manifest list or, in old tables without one, its manifests."""
 
     snapshot_id: int
     manifest_list: str
@@ -21,13 +21,13 @@ class Snapshot:
 
 
 def current_snapshot(metadata: Mapping[str, Any], location: str) -> Snapshot | None:
-    """What the table holds now; None when nothing was ever written."""
+    """Return the current snapshot, or None if the table has none."""
     current = _current_id(metadata, location)
     return None if current is None else _snapshots(metadata, {current}, location)[0]
 
 
 def referenced_snapshots(metadata: Mapping[str, Any], location: str) -> list[Snapshot]:
-    """The current snapshot, and those that branches and tags name. Others are history that Iceberg may expire."""
+    """Return the current snapshot and those of branches and tags. Iceberg may expire the others."""
     wanted = {_current_id(metadata, location)}
     refs = metadata.get("refs") or {}
     if not isinstance(refs, dict):
@@ -39,7 +39,7 @@ def referenced_snapshots(metadata: Mapping[str, Any], location: str) -> list[Sna
 
 def _current_id(metadata: Mapping[str, Any], location: str) -> int | None:
     current = metadata.get("current-snapshot-id")
-    # old writers say 'none' with -1
+    # old writers use -1 for none
     return None if current is None or current == -1 else _id(current, "the current snapshot", location)
 
 
@@ -50,7 +50,7 @@ def _id(value: object, what: str, location: str) -> int:
 
 
 def _snapshots(metadata: Mapping[str, Any], wanted: set[int], location: str) -> list[Snapshot]:
-    """The snapshots of these ids, in the order of the file."""
+    """Return the snapshots with these ids, in the order of the file."""
     listed = metadata.get("snapshots") or []
     if not isinstance(listed, list):
         raise Damaged("F602", location, "its snapshots are not a list", hint=_HINT)

@@ -1,7 +1,7 @@
-"""How metadata files are read and created: through PyIceberg in a user's own program, through our stores in a server.
+"""Read and create metadata files: with PyIceberg in a user's program, with our stores in a server.
 
-Both take a parsed `Location`, and both create a file exclusively. The only way to delete a file here is the handle that
-creating it returned, so no file is deleted that stood before.
+Both take a parsed `Location`, and create files exclusively. A file can only be deleted with the handle that its
+creation returned, so existing files are never deleted.
 """
 
 from __future__ import annotations
@@ -16,28 +16,34 @@ from olympia_cli.storage.open import check_opens, open_store
 from olympia_cli.storage.protocol import Store
 
 OpenIO = Callable[[str], FileIO]
-"""Return PyIceberg's FileIO for a location."""
+"""Returns PyIceberg's FileIO for a location."""
 
 Delete = Callable[[], None]
-"""Delete the file that was created. FileNotFoundError if it is gone."""
+"""Deletes the file that was created. Raises FileNotFoundError if it does not exist."""
 
 
 class MetadataFiles(Protocol):
-    """Metadata files, on the stores that a program may use."""
+    """Access to metadata files on the stores that a program may use."""
 
     def read(self, location: Location) -> bytes:
-        """Return the content of a file. FileNotFoundError if it is missing."""
+        """Return the content of a file. Raise FileNotFoundError if it is missing."""
         ...
 
     def create(self, location: Location, content: bytes) -> Delete:
-        """Create the file. An error of ours, but for OutcomeUnknown, means that the
-        file does not stand there; so does FileExistsError. Any other error leaves that open."""
+        """Create the file. It was surely not created after FileExistsError, or after one of our errors except
+        OutcomeUnknown.
+
+        After any other error, the outcome is unknown.
+        """
         ...
 
 
 class PyIcebergFiles:
-    """Metadata files by way of PyIceberg, with the settings of its catalog. The properties of a table never decide how
-    a file is opened: they could name an endpoint that is given the credentials, or code to load."""
+    """Metadata files through PyIceberg, with the catalog's settings.
+
+    A table's own properties never decide how a file is opened: they could send credentials to a foreign endpoint, or
+    load code.
+    """
 
     def __init__(self, open_files: OpenIO) -> None:
         self._open_files = open_files
@@ -53,7 +59,7 @@ class PyIcebergFiles:
         text = location.plain_text()
         io = self._open_files(text)
         if location.store == LOCAL and PY_IO_IMPL not in io.properties:
-            # PyIceberg leaves it to the cache of the disk; a store syncs, so it survives a power cut like the root
+            # PyIceberg does not sync local files; a store does, so that the file survives a power failure like the root
             return create_in(open_store(LOCAL), location.path, content)
         with io.new_output(text).create() as stream:
             stream.write(content)
@@ -61,6 +67,6 @@ class PyIcebergFiles:
 
 
 def create_in(store: Store, path: str, content: bytes) -> Delete:
-    """Create the file in a store of ours."""
+    """Create the file in one of our stores."""
     store.create(path, content)
     return lambda: store.delete_many([path])

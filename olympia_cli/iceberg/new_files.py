@@ -1,5 +1,8 @@
-"""Files that a transaction is to write when it is committed. Many of them wait on disk: it may make a hundred thousand
-tables, and memory has room for the places of their metadata only."""
+"""Files that a transaction writes at its commit.
+
+Large amounts are kept in a temporary file: a transaction may create a hundred thousand tables. Memory then holds only
+the positions.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _IN_MEMORY = 2**20
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A file's place and content."""
+    """The location and content of a file."""
 
     location: Location
     content: bytes
@@ -41,7 +44,7 @@ class NewFiles:
         with self._using() as kept:
             at = kept.seek(0, os.SEEK_END)
             kept.write(data)
-            # a disk that is full is told now, and not by whoever reads
+            # so that a full disk is reported now, and not on reading
             kept.flush()
             self.places[location] = (at, len(data))
 
@@ -60,12 +63,12 @@ class NewFiles:
                 yield self._kept
         except OSError as error:
             raise StorageFailed(
-                f"metadata that is to be written cannot wait in {tempfile.gettempdir()}: {error.strerror}",
-                hint="make room there, or name another folder in TMPDIR",
+                f"staged metadata cannot be kept in {tempfile.gettempdir()}: {error.strerror}",
+                hint="free space there, or set TMPDIR to another folder",
             ) from error
 
 
 def _close(kept: IO[bytes]) -> None:
-    # what could not be written is tried once more here
+    # closing repeats a failed write
     with suppress(OSError):
         kept.close()

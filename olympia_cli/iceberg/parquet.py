@@ -1,4 +1,4 @@
-"""Rows as a folder of Parquet files, as Spark would write one."""
+"""Write rows as a folder of Parquet files, as Spark does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PART = "part-00000.parquet"
 
 
 def check_folder(folder: str) -> None:
-    """Raise unless rows can be written there: it is a folder of this machine, and not there or empty."""
+    """Raise an error unless the folder is local, and missing or empty."""
     if "://" in folder and not folder.startswith("file:///"):
         raise InvalidLocation(
             f"{folder[:60]!a} is not a folder of this machine", hint="write there with --engine spark"
@@ -25,13 +25,13 @@ def check_folder(folder: str) -> None:
     try:
         taken = os.path.lexists(path) and (not os.path.isdir(path) or bool(os.listdir(path)))
     except (OSError, ValueError):
-        raise InvalidLocation(f"{folder[:60]!a} cannot be looked at", hint="choose another place") from None
+        raise InvalidLocation(f"{folder[:60]!a} cannot be read", hint="choose another folder") from None
     if taken:
-        raise PathTaken(f"there is something at {folder} already", hint="choose another place")
+        raise PathTaken(f"{folder} already exists and is not an empty folder", hint="choose another folder")
 
 
 def write_folder(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], folder: str) -> int:
-    """Write the rows as they come; how many there were. The file has its name when it is whole."""
+    """Write the rows and return their number. The file gets its final name once it is complete."""
     check_folder(folder)
     path = _path(folder)
     unfinished = os.path.join(path, f".{PART}.unfinished")

@@ -1,4 +1,4 @@
-"""Rows of a table in this process: small files are appended, and the first rows shown."""
+"""Read and show rows of a table in this process: append small files, print the first rows."""
 
 from __future__ import annotations
 
@@ -28,22 +28,21 @@ _TYPES = {
     pyarrow.bool_(): "boolean",
     pyarrow.date32(): "date",
 }
-"""The column to add for values of a file; others are best looked at as text."""
+"""The Iceberg types of a file's columns. Other types are added as text."""
 
 
 def read_files(paths: Sequence[str], table: Table) -> pyarrow.Table:
-    """The rows of Parquet and csv files as the table's columns. A column that a file lacks is empty; one that the table
-    lacks is a mistake."""
-    # not with the ids of Iceberg's columns: they would be written into the files of another table
+    """Read Parquet and CSV files as rows of the table. Missing columns become null; unknown columns are an error."""
+    # without field ids, which belong to this table and would be written into files of other tables
     schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
     name = str(table_name(table.name()))
     return pyarrow.concat_tables([as_columns(schema, _read(path, schema, name), quoted(path), name) for path in paths])
 
 
 def first_rows(table: Table, count: int) -> Iterator[dict[str, Any]]:
-    """So many rows, in no particular order, as plain values."""
+    """Yield up to `count` rows as plain values, in no particular order."""
     left = count
-    # not all at once: where one file has a column as a dictionary and another lacks it, PyIceberg cannot join the two
+    # PyIceberg cannot join all batches: one file may have a dictionary column that another lacks
     for batch in table.scan(limit=count).to_arrow_batch_reader():
         for row in _shown(batch.slice(0, left)).to_pylist():
             yield {name: plain(value) for name, value in row.items()}
@@ -51,7 +50,7 @@ def first_rows(table: Table, count: int) -> Iterator[dict[str, Any]]:
 
 
 def _shown(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
-    """Times in nanoseconds as text: Python has none that fine."""
+    """Convert times in nanoseconds to text, because Python has no type for them."""
     for at, column in enumerate(batch.schema):
         if pyarrow.types.is_timestamp(column.type) and column.type.unit == "ns":
             text = pyarrow.compute.replace_substring(batch[at].cast(pyarrow.string()), " ", "T")
@@ -60,7 +59,7 @@ def _shown(batch: pyarrow.RecordBatch) -> pyarrow.RecordBatch:
 
 
 def plain(value: Any) -> Any:
-    """A value of a column as JSON has it; what JSON does not have is text."""
+    """Return a value as JSON has it. Values without a JSON type become text."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -86,7 +85,7 @@ def _read(path: str, schema: pyarrow.Schema, table: str) -> pyarrow.Table:
     is_csv = path.lower().endswith((".csv", ".csv.gz"))
     try:
         if is_csv:
-            # nothing is no value; all else, "NA" too, is what it says
+            # only empty fields are null; "NA" and others are literal
             options = pyarrow.csv.ConvertOptions(
                 column_types={field.name: field.type for field in schema},
                 null_values=[""],
@@ -107,7 +106,7 @@ def _read(path: str, schema: pyarrow.Schema, table: str) -> pyarrow.Table:
 
 
 def _unfit(what: str, table: str) -> InvalidOption:
-    """For rows that are not the table's: what the table's are."""
+    """Return the error for rows that do not fit the table, with the command that shows the table's columns."""
     if not table:
         return InvalidOption(what, hint="")
     return InvalidOption(
@@ -127,8 +126,11 @@ def _unknown_column(where: str, rows: pyarrow.Table, column: str, schema: pyarro
 
 
 def as_columns(schema: pyarrow.Schema, rows: pyarrow.Table, where: str, table: str = "") -> pyarrow.Table:
-    """Rows with just the columns of a table. Where they are from is part of what is said of a mistake, and the table's
-    name of the command against it, where there is a command line."""
+    """Return the rows with exactly the table's columns.
+
+    `where` names the source of the rows in messages. `table` is the table's name for the advised command, if there is a
+    command line.
+    """
     if more := [name for name in rows.column_names if name not in schema.names]:
         raise _unknown_column(where, rows, more[0], schema, table)
     columns = []
@@ -151,7 +153,7 @@ def as_columns(schema: pyarrow.Schema, rows: pyarrow.Table, where: str, table: s
 
 def _cast(column: pyarrow.ChunkedArray, wanted: pyarrow.DataType) -> pyarrow.ChunkedArray:
     if str(wanted) == "extension<arrow.uuid>" and str(column.type) in ("string", "large_string"):
-        # neither csv nor Spark has them
+        # CSV and Spark have no UUID type
         values = (None if value is None else uuid.UUID(value).bytes for value in column.to_pylist())
         return pyarrow.chunked_array([pyarrow.array(list(values), wanted)])
     return column.cast(wanted)

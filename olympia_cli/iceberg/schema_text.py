@@ -1,9 +1,9 @@
-"""The schema of a table as a person writes it: `id long not null, name string, ts timestamptz`.
+"""Parse the schema of a table: `id long not null, name string, ts timestamptz`.
 
-A column is a name, a type and, where it must have a value, `not null`. Types are Iceberg's, nested ones included:
+A column is a name, a type, and `not null` if a value is required. Types are Iceberg's, including nested ones:
 `decimal(10, 2)`, `fixed(16)`, `list<string>`, `map<string, long>`, `struct<lat: double, lon: double not null>`. A name
-with anything but letters, digits and underscores goes in double quotes, the quote doubled. A schema that begins with a
-brace is Iceberg's own JSON.
+with characters other than letters, digits and underscores goes in double quotes, with inner quotes doubled. A schema
+that begins with a brace is Iceberg's JSON.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ _MAX_TEXT = 16 * 1024 * 1024
 
 
 def read_schema_text(text: str) -> str:
-    """The text itself, or what is in the file that an @ stands before."""
+    """Return the text or, if it begins with `@`, the content of the file."""
     if not text.startswith("@"):
         return text
     try:
@@ -75,7 +75,7 @@ def read_schema_text(text: str) -> str:
 
 
 def parse_schema(text: str) -> Schema:
-    """The schema; InvalidOption with the place that is wrong."""
+    """Parse a schema. Raise InvalidOption with the position of a mistake."""
     if text.lstrip().startswith("{"):
         return _from_json(text)
     parser = _Parser(text)
@@ -87,7 +87,7 @@ def parse_schema(text: str) -> Schema:
 
 
 def parse_type(text: str) -> IcebergType:
-    """One type alone, as an added column has it."""
+    """Parse a single type."""
     parser = _Parser(text)
     found = parser.type(0)
     parser.end()
@@ -110,7 +110,7 @@ class _Parser:
         self._token = self._next()
 
     def columns(self, closing: str, depth: int = 0) -> list[NestedField]:
-        """Columns up to a closing mark, or to the end."""
+        """Parse columns up to a closing character or the end."""
         found = []
         while True:
             found.append(self._column(depth))
@@ -194,7 +194,7 @@ class _Parser:
         precision, scale = numbers
         if not 1 <= precision <= 38 or scale > precision:
             raise InvalidOption(
-                f"decimal({precision}, {scale}) is no type", hint="1 to 38 digits, not more of them after the point"
+                f"decimal({precision}, {scale}) is not a type", hint="1 to 38 digits, not more of them after the point"
             )
         return DecimalType(precision, scale)
 

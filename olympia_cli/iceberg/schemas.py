@@ -1,4 +1,4 @@
-"""What a table's metadata file says of its columns. It is somebody else's file, so nothing in it is taken on trust."""
+"""The columns in a table's metadata file. Other programs write it, so nothing in it is trusted."""
 
 from __future__ import annotations
 
@@ -9,27 +9,26 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`name` is that of the column with those of the columns it lies in before it; `type` as Iceberg writes it, without
-    what lies in the column itself."""
+    """A column. `name` includes the names of the enclosing columns. `type` is Iceberg's, without nested fields."""
 
     name: str
     type: str
 
 
 def current_schema(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The schema that the table has now; None where the metadata has none that can be understood."""
+    """Return the table's current schema, or None if the metadata has no valid one."""
     current = metadata.get("current-schema-id")
     listed = metadata.get("schemas")
     for schema in listed if isinstance(listed, list) else ():
         if isinstance(schema, dict) and current is not None and schema.get("schema-id") == current:
             return schema
-    # tables of the first format have one schema
+    # tables of format version 1 have a single schema
     only = metadata.get("schema")
     return only if isinstance(only, dict) else None
 
 
 def partition_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """How the table is partitioned now, as the metadata has it."""
+    """Return the current partition spec, as it is in the metadata."""
     default = metadata.get("default-spec-id")
     listed = metadata.get("partition-specs")
     for spec in listed if isinstance(listed, list) else ():
@@ -39,8 +38,10 @@ def partition_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 def columns_of(metadata: Mapping[str, Any]) -> dict[int, Column]:
-    """The columns of all the table's schemas by id: data files may be older than the schema. Where a column was renamed
-    its present name is the one given."""
+    """Return the columns of all schemas by id, because data files may be older than the schema.
+
+    Renamed columns have their current names.
+    """
     listed = metadata.get("schemas")
     schemas = [*(listed if isinstance(listed, list) else ()), metadata.get("schema"), current_schema(metadata)]
     found: dict[int, Column] = {}
@@ -50,7 +51,7 @@ def columns_of(metadata: Mapping[str, Any]) -> dict[int, Column]:
 
 
 def _columns(schema: object) -> Iterator[tuple[int, Column]]:
-    # not by recursion: nobody says how deep a file from elsewhere goes
+    # iterative, because a foreign file may be nested arbitrarily deep
     waiting: list[tuple[str, object]] = [("", schema)]
     while waiting:
         above, outer = waiting.pop()
@@ -64,7 +65,7 @@ def _columns(schema: object) -> Iterator[tuple[int, Column]]:
 
 
 def _within(outer: object) -> Iterator[tuple[object, object, object]]:
-    """Id, name and type of what lies right in a struct, list or map."""
+    """Yield id, name and type of the direct fields of a struct, list or map."""
     if not isinstance(outer, dict):
         return
     if outer.get("type") == "list":

@@ -1,4 +1,4 @@
-"""What was seen before, in bounded memory."""
+"""Remember texts in bounded memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from olympia_cli.ops.walk.reach import path_digest
 
 
 class Seen:
-    """A set of texts, as digests. A full one starts afresh: then a thing is looked at again, and nothing is missed."""
+    """A set of texts, as digests. A full set is cleared: then some texts count as new again."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -16,7 +16,7 @@ class Seen:
         return path_digest(text) in self._digests
 
     def add(self, text: str) -> bool:
-        """Whether it is new."""
+        """Add a text. Return True if it is new."""
         digest = path_digest(text)
         if digest in self._digests:
             return False

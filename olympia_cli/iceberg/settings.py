@@ -1,4 +1,4 @@
-"""Settings of PyIceberg and of this catalog's stores, which mean the same under different names."""
+"""Convert settings between PyIceberg and this catalog's stores."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 PY_IO_IMPL = "py-io-impl"
 LOCATION_PROVIDER = "write.py-location-provider.impl"
 LOADS_CODE = (PY_IO_IMPL, "py-catalog-impl", LOCATION_PROVIDER)
-"""Properties that have PyIceberg load code by its name. Whoever can write a table's metadata can set them there."""
+"""Properties that make PyIceberg load code by its name. Every writer of a table's metadata can set them there."""
 
 _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
     "s3": {
@@ -35,19 +35,21 @@ _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
 }
 TIMEOUT = "olympia.timeout"
 ONE_SDK = "olympia.one-sdk"
-"""Tables in buckets are opened with the SDKs that the catalog is opened with. PyIceberg prefers others, which look
-elsewhere for what they are not told: an endpoint in the environment, for one."""
+"""Open tables in buckets with the SDKs that open the catalog. PyIceberg prefers others, whose defaults differ, such as
+an endpoint in the environment."""
 
 
 def without_code(properties: Mapping[str, str]) -> dict[str, str]:
-    """The properties of a table but for those that name code to load."""
+    """Return the table's properties without those that name code to load."""
     return {key: value for key, value in properties.items() if key not in LOADS_CODE}
 
 
 def trusted(metadata: TableMetadata, settings: Mapping[str, str], barred: Sequence[str] = ()) -> TableMetadata:
-    """The metadata as PyIceberg gets it. Before PyIceberg writes a file, it loads the location provider that the table
-    names. It gets one that refuses, if the user's own settings do not name the same, or if the table's folders are
-    barred."""
+    """Return the metadata for PyIceberg, which loads the location provider that it names before it writes a file.
+
+    Replace the provider by one that refuses, unless the user's own settings name the same one. Also replace it if the
+    table's folders are barred.
+    """
     named = metadata.properties.get(LOCATION_PROVIDER)
     if names_barred(folders_of(metadata.location, metadata.properties), barred):
         refusing: type[object] = BarredPlace
@@ -60,7 +62,7 @@ def trusted(metadata: TableMetadata, settings: Mapping[str, str], barred: Sequen
 
 
 class UnknownProvider:
-    """Stands in for a location provider that a table names and its user does not."""
+    """Replaces a location provider that the table names but the user's settings do not."""
 
     def __init__(self, location: str, properties: Mapping[str, str]) -> None:
         raise Refused(
@@ -70,14 +72,14 @@ class UnknownProvider:
 
 
 class BarredPlace:
-    """Stands in for the location provider of a table among the catalog's own files."""
+    """Replaces the location provider of a table among the catalog's own files."""
 
     def __init__(self, location: str, properties: Mapping[str, str]) -> None:
         raise Refused("the table's location, or a path in its properties, is among the catalog's own files", hint="")
 
 
 def store_options(uri: str, properties: Mapping[str, str]) -> dict[str, object]:
-    """What opens the catalog's own store, from PyIceberg's properties for the same kind of store."""
+    """Return the options for the catalog's store from PyIceberg's properties for the same kind of store."""
     options: dict[str, object] = {}
     for option, names in _OPTIONS.get(scheme_of(uri), {}).items():
         value = next((properties[name] for name in names if properties.get(name)), None)
@@ -89,12 +91,12 @@ def store_options(uri: str, properties: Mapping[str, str]) -> dict[str, object]:
 
 
 def same_sdk(location: str) -> dict[str, str]:
-    """What has PyIceberg open a location with the SDK that this catalog's stores use."""
+    """Return the properties that make PyIceberg open a location with the SDK of this catalog's stores."""
     return {PY_IO_IMPL: "pyiceberg.io.fsspec.FsspecFileIO"} if scheme_of(location) in BUCKET_SCHEMES else {}
 
 
 def io_properties(uri: str, options: Mapping[str, object]) -> dict[str, str]:
-    """PyIceberg's properties for a store's options, as far as it has them."""
+    """Return PyIceberg's properties for a store's options, as far as they exist."""
     names = {option: names[0] for option, names in _OPTIONS.get(scheme_of(uri), {}).items()}
     return {
         names[option]: str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,16 +1,16 @@
-"""What a change of an Iceberg table is in the catalog's log: one or several of the format's own actions.
+"""Convert a change of an Iceberg table to actions of the catalog's log.
 
 | Iceberg's update | action |
 | --- | --- |
-| columns that the current schema did not have | TABLE_ALTER_ADD_COLUMNS, with their names |
-| columns that it no longer has | TABLE_ALTER_REMOVE_COLUMNS, with their names |
+| columns added to the current schema | TABLE_ALTER_ADD_COLUMNS, with their names |
+| columns removed from it | TABLE_ALTER_REMOVE_COLUMNS, with their names |
 | a snapshot on the main branch that appends | TABLE_INSERT, with its data files |
-| one that deletes | TABLE_DELETE, with the data files that went and the delete files that came |
-| one that overwrites or replaces | TABLE_UPDATE, with both |
-| columns that have another name now | TABLE_ALTER, with both names |
-| anything else: properties, partitioning, sort order, branches | TABLE_ALTER |
+| a snapshot that deletes | TABLE_DELETE, with the removed data files and the added delete files |
+| a snapshot that overwrites or replaces | TABLE_UPDATE, with both |
+| renamed columns | TABLE_ALTER, with both names |
+| all others: properties, partitioning, sort order, branches | TABLE_ALTER |
 
-A commit of Iceberg that does several of these has several actions, in this order.
+An Iceberg commit with several of these has several actions, in this order.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from olympia_cli.iceberg.changed_files import ChangedFiles, ReadFile, changed_fi
 
 T = ActionType
 MAX_NAMED_FILES = 10_000
-"""An action names so many files at most: it is part of a root, which every reader of the version reads."""
+"""The maximum number of files in an action. Every reader of the version reads the root with its actions."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class TableAction:
-    """The type of an action on a table, and the payload that the format has for it."""
+    """The type of an action on a table, and its payload in the format."""
 
     type: ActionType
     payload: bytes = b""
@@ -63,8 +63,10 @@ class TableAction:
 def actions_of(
     before: TableMetadata | None, after: TableMetadata, updates: Sequence[TableUpdate], read: ReadFile | None
 ) -> list[TableAction]:
-    """The actions that tell how `updates` made one state of a table of another; a table that is created has those of
-    its data alone. `read` opens manifests; without it no action names files."""
+    """Return the actions for `updates` of a table, or for the data of a table that is created.
+
+    `read` opens manifests. Without it, no action names files.
+    """
     snapshots = list(_snapshots_on_main(after, updates))
     actions = [] if before is None else list(_column_actions(before.schema(), after.schema()))
     renamed = [] if before is None else list(_renamed(before.schema(), after.schema()))
@@ -81,7 +83,7 @@ def actions_of(
 def _is_told(
     update: TableUpdate, snapshots: set[int], schema_told: bool, before: TableMetadata, after: TableMetadata
 ) -> bool:
-    """Whether the other actions say what an update did, or it did nothing."""
+    """Return True if the other actions cover the update, or if it changed nothing."""
     match update:
         case AddSnapshotUpdate():
             return update.snapshot.snapshot_id in snapshots
@@ -101,7 +103,7 @@ def _column_actions(before: Schema, after: Schema) -> Iterator[TableAction]:
 
 
 def _renamed(before: Schema, after: Schema) -> Iterator[RenamedColumn]:
-    """Columns that have another name of their own; what lies in them moves along."""
+    """Yield the renamed columns, without the columns nested in them."""
     old, new = index_name_by_id(before), index_name_by_id(after)
     for field, name in old.items():
         if field in new and before.find_field(field).name != after.find_field(field).name:
@@ -109,12 +111,12 @@ def _renamed(before: Schema, after: Schema) -> Iterator[RenamedColumn]:
 
 
 def _topmost(names: list[str]) -> list[str]:
-    """Without the columns that lie in others of them."""
+    """Return the names without columns that are nested in others of them."""
     return sorted(name for name in names if not any(name.startswith(f"{other}.") for other in names))
 
 
 def _snapshots_on_main(after: TableMetadata, updates: Sequence[TableUpdate]) -> Iterator[Snapshot]:
-    """The snapshots that were added to what readers of the table see, in their order."""
+    """Return the snapshots added to the main branch, in order."""
     added = {
         update.snapshot.snapshot_id: update.snapshot for update in updates if isinstance(update, AddSnapshotUpdate)
     }
@@ -140,8 +142,10 @@ def _data_action(snapshot: Snapshot, read: ReadFile | None) -> TableAction:
 
 
 def _files(snapshot: Snapshot, read: ReadFile | None) -> tuple[ChangedFiles, int]:
-    """The files to name, and how many are not named. What cannot be read is not named: the commit is the table's
-    business, and the log's second."""
+    """Return the files to name, and the number of files that are not named.
+
+    Unreadable manifests are not an error here: the log must not prevent a commit of the table.
+    """
     if read is None:
         return ChangedFiles(), _summed(snapshot)
     try:
@@ -154,7 +158,7 @@ def _files(snapshot: Snapshot, read: ReadFile | None) -> tuple[ChangedFiles, int
 
 
 def _summed(snapshot: Snapshot) -> int:
-    """How many files the snapshot says that it changed."""
+    """Return the number of changed files according to the snapshot's summary."""
     if snapshot.summary is None:
         return 0
     names = ("added-data-files", "deleted-data-files", "added-delete-files", "removed-delete-files")
@@ -163,5 +167,5 @@ def _summed(snapshot: Snapshot) -> int:
 
 
 def _action(type: ActionType, *parts: Message) -> TableAction:
-    # our fields are numbered apart from the format's payloads, so both stand in one message
+    # our fields have other numbers than the format's payloads, so one message can hold both
     return TableAction(type, b"".join(part.SerializeToString() for part in parts))

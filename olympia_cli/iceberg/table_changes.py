@@ -1,16 +1,16 @@
-"""Changes of Iceberg tables as one commit of the catalog.
+"""Changes of Iceberg tables in one commit of the catalog.
 
-`TableChanges` stages them in a transaction and writes nothing; `commit` writes, in an order that leaves no metadata
-file without a name:
+`TableChanges` stages them in a transaction and writes nothing. `commit` writes in an order in which a definition always
+names the metadata files first:
 
-1 the definitions, which name the new metadata files, and the nodes: nobody sees them yet
-2 the metadata files
-3 the root, created exclusively: THE COMMIT
+1. The definitions, which name the new metadata files, and the nodes. No reader sees them yet.
+2. The metadata files.
+3. The root, created exclusively: THE COMMIT.
 
-When it fails and nothing was committed, the files of step 2 are deleted again, each by the handle that creating it
-returned. The error names those that cannot be deleted, and those that may have been written although the store
-reported a failure. When the outcome of the commit is unknown all of them stay, and the error names them. After a crash
-the definitions of step 1 name them: fsck lists those that no version reaches.
+If the commit fails, the files of step 2 are deleted, each with the handle that its creation returned. The error names
+files that cannot be deleted, and those that may exist although the store reported a failure. If the outcome of the
+commit is unknown, all files stay, and the error names them. After a crash, the definitions of step 1 name them: fsck
+lists definitions that no version reaches.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata, unpacked
 
 Fit = Callable[[TableMetadata | None, Sequence[TableUpdate]], Sequence[TableUpdate]]
-"""Updates as they are meant on a table; None is one that is to be made."""
+"""Adapts updates to the current state of a table (None: a table to be created)."""
 
 R = TypeVar("R")
 _WORKERS, _AT_ONCE = 16, 1024
@@ -80,14 +80,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """A table's metadata, and where it is or will be."""
+    """A table's metadata, and its current or future location."""
 
     metadata: TableMetadata
     location: str
 
 
 class TableChanges:
-    """Changes of tables in one transaction, and the metadata files that they need."""
+    """Changes of tables in one transaction, and their metadata files."""
 
     def __init__(self, transaction: Transaction, files: MetadataFiles) -> None:
         self.transaction = transaction
@@ -100,10 +100,12 @@ class TableChanges:
         self.left_behind: list[str] = []
         """Files of a failed commit that may still be there. Its error names them."""
         self.unwritten = False
-        """Whether a commit ended before it began, because a metadata file could not be written."""
+        """True if no commit was tried, because a metadata file could not be written."""
 
     def state(self, name: TableName, reach: Reach = ANYWHERE) -> TableState | None:
-        """The table as this transaction sees it; None when there is none. No link leads out of the reach."""
+        """Return the table as this transaction sees it, or None. Files are not followed through links out of
+        `reach`.
+        """
         if not self.transaction.exists(name):
             return None
         location = self.transaction.table(name).definition.iceberg_metadata_location
@@ -116,7 +118,7 @@ class TableChanges:
         return decode_metadata(content, location)
 
     def create(self, name: TableName, metadata: TableMetadata, location: str, reach: Reach = ANYWHERE) -> TableState:
-        """Stage a new table whose metadata is to be written."""
+        """Stage a new table with its metadata."""
         self.transaction.create_table(name, location)
         return self.stage(metadata, location, reach)
 
@@ -128,9 +130,11 @@ class TableChanges:
         fit: Fit | None = None,
         reach: Reach = ANYWHERE,
     ) -> TableState:
-        """Make updates of a table, or the table, where the requirements are met: CommitFailedException where not. `fit`
-        has the last word on the updates, on what the table is then. The updates may name locations in `reach`, and
-        those where the table is already."""
+        """Update a table, or create it. Raise CommitFailedException if a requirement is not met.
+
+        `fit` may adapt the updates to the table's current state. The updates may name locations in `reach` and in the
+        table's own folders.
+        """
         current = self.state(name, reach)
         if current is None:
             if not any(isinstance(one, AssertCreate) for one in requirements):
@@ -171,27 +175,27 @@ class TableChanges:
                 type=action.type,
                 payload=action.payload,
             )
-            # the first action moves the table, and the others say more of it
+            # the first action changes the location; the others only add to the log
             expected = None
         return self.stage(metadata, location, reach)
 
     def add_file(self, location: str, content: bytes, reach: Reach = ANYWHERE) -> None:
-        """Stage a file that is created before the commit, and deleted again when that fails."""
+        """Stage a file that is created before the commit, and deleted if the commit fails."""
         reach = replace(reach, barred=barred_folders(self.transaction.base.store.uri))
         self._files.put(location, NewFile(reach.named(location, "the metadata's location"), content))
 
     @property
     def places(self) -> list[str]:
-        """Where files are to be written."""
+        """The locations of files to be written."""
         return list(self._files.places)
 
     def staged_file(self, location: str) -> bytes | None:
-        """What will be at a location, if this transaction writes it."""
+        """Return the content of a file that this transaction writes, or None."""
         return self._files.get(location).content if location in self._files.places else None
 
     @contextmanager
     def whole(self, *, keep_reads: bool = False) -> Iterator[None]:
-        """Statements that are all done or not at all: what a block that fails has staged is taken back."""
+        """Undo all changes of the block if it raises an error."""
         before, staged, files = self.transaction.mark(), dict(self._staged), dict(self._files.places)
         try:
             yield
@@ -201,7 +205,7 @@ class TableChanges:
             raise
 
     def commit(self, author: Author, retry_for: float = 60.0, atomic: bool = True) -> Committed:
-        """Write and commit all of it, in the order that the module's text gives."""
+        """Write and commit all changes, in the order that the module's docstring describes."""
         transaction = self.transaction
         files = FileWriter(transaction.base.store, transaction.clock)
         if transaction.has_writes and self._files.places:
@@ -209,13 +213,13 @@ class TableChanges:
         return self._written_for(lambda: commit(transaction, author, retry_for=retry_for, atomic=atomic, files=files))
 
     def save(self, running: DistributedTransaction) -> None:
-        """As `commit`, into the distributed transaction that this one is: its save takes the place of the root."""
+        """Like `commit`, for a distributed transaction: the save replaces the root."""
         if self._files.places:
             running.write_files()
         self._written_for(lambda: _save(running))
 
     def _written_for(self, publish: Callable[[], R]) -> R:
-        """Write the metadata files, and do what makes them count; they go again when it surely did not."""
+        """Write the metadata files, then call `publish`. Delete the files if the publication surely failed."""
         try:
             self._write()
         except BaseException as error:
@@ -230,12 +234,12 @@ class TableChanges:
             self._discard_after(error)
             raise
         except BaseException:
-            # whoever interrupts may have done so after it counted
+            # the interrupt may have come after the commit
             _log.warning("interrupted%s", _kept(self._created))
             raise
 
     def discard(self) -> list[str]:
-        """Delete the metadata files that were created. Return the locations where one may be left."""
+        """Delete the metadata files that were created. Return the locations of files that may remain."""
         left = list(self._doubtful)
         for location, delete in self._created.items():
             try:
@@ -255,7 +259,9 @@ class TableChanges:
             error.add_note(_left(self.left_behind)[2:])
 
     def error_of(self, error: Exception, files: Sequence[str]) -> Exception:
-        """The error of a failed commit for the caller who wanted these files alone: it names no others."""
+        """Return the error of a failed shared commit for a caller with these files: it names no files of other
+        callers.
+        """
         if not isinstance(error, OlympiaError) or not self.left_behind:
             return error
         own = copy(error)
@@ -284,9 +290,9 @@ class TableChanges:
                     pass
 
     def stage(self, metadata: TableMetadata, location: str, reach: Reach = ANYWHERE) -> TableState:
-        """Metadata that is to be written, for a definition that names it."""
+        """Stage metadata, for a definition that names it."""
         if len(self._staged) >= _KEPT:
-            # as an object it takes many times the bytes that it is written as
+            # an object takes many times the memory of its encoded form
             self._staged.pop(next(iter(self._staged)))
         self._staged[location] = metadata
         known = reach.also(folders_of(metadata.location, metadata.properties))
@@ -295,7 +301,7 @@ class TableChanges:
 
 
 def unknown(error: BaseException | None, written: Iterable[str]) -> CommitStateUnknownException:
-    """That nobody knows whether it was committed, and which files were written for it."""
+    """Return the error for an unknown outcome, with the files that were written."""
     return CommitStateUnknownException(f"{error}{_kept(written)}")
 
 
@@ -309,14 +315,14 @@ def _kept(written: Iterable[str]) -> str:
 
 
 def check_no_view(transaction: Transaction, name: TableName) -> None:
-    """Iceberg has tables and views under one roof."""
+    """Raise TableAlreadyExistsError if a view has the name: in Iceberg, tables and views share their names."""
     with contextlib.suppress(InvalidName):
         if transaction.exists(ViewName(name.namespace, name.name)):
             raise TableAlreadyExistsError(f"View with same name already exists: {dotted(name)}")
 
 
 def _save(running: DistributedTransaction) -> None:
-    """Save; a save that stands has the changes, whatever failed after it."""
+    """Save. Raise CommitUnknown for an error after the save succeeded."""
     before = running.save_number
     try:
         running.save()
@@ -327,18 +333,18 @@ def _save(running: DistributedTransaction) -> None:
 
 
 def encode_metadata(metadata: TableMetadata, location: str) -> bytes:
-    """The bytes of a metadata file; its name says whether they are compressed."""
+    """Return the content of a metadata file, compressed if its name says so."""
     data = to_json(metadata).encode()
     return Compressor.get_compressor(location).bytes_compressor()(data)
 
 
 def decode_metadata(data: bytes, location: str) -> TableMetadata:
-    """The metadata that these bytes of a file are. What unpacks to more than any metadata is Unsupported."""
+    """Return the metadata in a file. Raise Unsupported if it unpacks to more than the limit."""
     return FromByteStream.table_metadata(BytesIO(unpacked(data, location)))
 
 
 def read_metadata(files: MetadataFiles, text: str, location: Location) -> TableMetadata:
-    """Return the metadata at a location that the catalog has; `location` is its text, parsed."""
+    """Return the metadata at a location of the catalog. `location` is the parsed `text`."""
     try:
         return decode_metadata(files.read(location), text)
     except (ValidationError, ValueError, EOFError, zlib.error, BadGzipFile):
@@ -346,15 +352,15 @@ def read_metadata(files: MetadataFiles, text: str, location: Location) -> TableM
 
 
 def check_properties(properties: Properties, reach: Reach) -> None:
-    """Refuse properties of a table, view or namespace that name a location outside of `reach`."""
+    """Raise an error for properties of a table, view or namespace that name a location outside `reach`."""
     for key in (*FOLDER_PROPERTIES, "location"):
         if properties.get(key):
             reach.named(properties[key], f"the property {key}")
 
 
 def check_named(update: Any, reach: Reach) -> None:
-    """Refuse an update of a table that names a location outside of `reach`."""
-    # by its action: PyIceberg 0.9 lacks some of the classes
+    """Raise an error for a table update that names a location outside `reach`."""
+    # by name, because PyIceberg 0.9 lacks some of the classes
     match update.action:
         case "set-location":
             reach.named(update.location, "the table's location")

@@ -1,4 +1,4 @@
-"""How a table is partitioned and sorted, as a person writes it: `day(ts)`, `bucket(16, id)`, `ts desc nulls last`."""
+"""Parse the partitioning and sort order of a table: `day(ts)`, `bucket(16, id)`, `ts desc nulls last`."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ _SORT = re.compile(r"(.*?)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re
 
 
 def partition_spec(terms: Sequence[str], schema: Schema) -> PartitionSpec:
-    """`COLUMN`, `year(COLUMN)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(N, COLUMN)` or `truncate(N, COLUMN)` each."""
+    """Parse terms such as `COLUMN`, `year(COLUMN)`, `month(…)`, `day(…)`, `hour(…)`, `bucket(N, COLUMN)`, `truncate(N,
+    COLUMN)`.
+    """
     fields = []
     for number, text in enumerate(terms):
         source, transform, suffix = _term(text, schema)
         if not transform.can_transform(schema.find_type(source)):
-            raise InvalidOption(
-                f"{text.strip()!a} does not go with that column's type", hint="choose another transform"
-            )
+            raise InvalidOption(f"{text.strip()!a} does not fit the column's type", hint="choose another transform")
         name = schema.find_column_name(source) or ""
         fields.append(PartitionField(source, PARTITION_FIELD_ID_START + number, transform, f"{name}{suffix}"))
     return PartitionSpec(*fields)
 
 
 def sort_order(terms: Sequence[str], schema: Schema) -> SortOrder:
-    """As for a partition, and then `asc` or `desc`, and `nulls first` or `nulls last`."""
+    """Parse terms like those of `partition_spec`, followed by `asc` or `desc`, and `nulls first` or `nulls last`."""
     fields = []
     for text in terms:
         found = _SORT.fullmatch(text)
         assert found is not None
         source, transform, _ = _term(found[1], schema)
         falling = (found[2] or "").lower() == "desc"
-        # what Iceberg itself takes where nothing is said
+        # Iceberg's default
         nulls = (found[3] or ("last" if falling else "first")).lower()
         fields.append(
             SortField(
@@ -67,7 +67,7 @@ def sort_order(terms: Sequence[str], schema: Schema) -> SortOrder:
 
 
 def _term(text: str, schema: Schema) -> tuple[int, Transform, str]:  # type: ignore[type-arg]
-    """The id of the column, the transform, and what it adds to the column's name."""
+    """Return the column's id, the transform, and the suffix that it adds to the column's name."""
     found = _CALL.fullmatch(text)
     if not found:
         return _column(text.strip(), schema), IdentityTransform(), ""
@@ -79,7 +79,7 @@ def _term(text: str, schema: Schema) -> tuple[int, Transform, str]:  # type: ign
     if word in ("truncate", "trunc") and number:
         return _column(column, schema), TruncateTransform(int(number)), "_trunc"
     raise InvalidOption(
-        f"{text.strip()[:60]!a} is no transform",
+        f"{text.strip()[:60]!a} is not a transform",
         hint="use COLUMN, day(COLUMN), bucket(16, COLUMN) or truncate(4, COLUMN)",
     )
 

@@ -1,7 +1,7 @@
-"""Snapshots of tables of format version 3, which PyIceberg reads and does not write: it has no manifests for them yet.
+"""Snapshots of tables of format version 3, whose manifests PyIceberg can read but not write.
 
-Tables need that version for times in nanoseconds and for deletion vectors. Every data file gets the ids of its rows
-when it is added, so that it keeps them when its entry moves into another manifest.
+Timestamps in nanoseconds and deletion vectors need that version. Every data file gets row ids when it is added, and
+keeps them when its entry moves to another manifest.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ VERSION: Any = 3
 
 @dataclass(frozen=True, slots=True)
 class NewFile:
-    """A data file to add: its statistics by the ids of its columns, and the numbers of its rows that are deleted."""
+    """A data file to add, with its statistics by column id and the positions of its deleted rows."""
 
     path: str
     size: int
@@ -55,7 +55,7 @@ class NewFile:
 
 
 class _Manifest(ManifestWriterV2):
-    """A manifest of version 3, of data files or of deletes."""
+    """A manifest of version 3, of data or delete files."""
 
     contents = ManifestContent.DATA
 
@@ -86,7 +86,7 @@ class _Deletes(_Manifest):
 
 
 def live_files(metadata: TableMetadataV3, io: FileIO) -> dict[str, ManifestEntry]:
-    """The data files of the current snapshot by their paths."""
+    """Return the data files of the current snapshot by path."""
     found: dict[str, ManifestEntry] = {}
     for manifest in _manifests(metadata, io):
         if manifest.content is not ManifestContent.DATA:
@@ -129,8 +129,10 @@ def with_snapshot(
     about: Mapping[str, str],
     millis: int,
 ) -> TableMetadataV3:
-    """The metadata of a table that has these files and no others, after updates of its schema and properties. Its
-    manifests are written; nothing names them yet. `location` is where the metadata is now, if it is anywhere."""
+    """Return the metadata of a table with exactly these files, after updates of its schema and properties.
+
+    The manifests are written, but no metadata file names them yet. `location` is the current metadata location, if any.
+    """
     if metadata.next_row_id is None:
         metadata = metadata.model_copy(update={"next_row_id": 0})
     before = live_files(metadata, io)
@@ -190,12 +192,12 @@ def with_snapshot(
 
 
 def encode(metadata: TableMetadataV3) -> bytes:
-    """The bytes of the metadata file; PyIceberg's own way refuses version 3 as a whole."""
+    """Return the content of the metadata file. PyIceberg's own method rejects version 3."""
     return IcebergBaseModel.model_dump_json(metadata, exclude_none=True).encode()
 
 
 class _Writing:
-    """The files of one snapshot."""
+    """Writes the files of one snapshot."""
 
     def __init__(self, metadata: TableMetadataV3, io: FileIO, snapshot_id: int) -> None:
         self._metadata, self._io, self.snapshot_id = metadata, io, snapshot_id
@@ -228,7 +230,7 @@ class _Writing:
         )
 
     def vectors(self, files: Sequence[NewFile]) -> list[ManifestEntry]:
-        """Deletion vectors, all in one file."""
+        """Write all deletion vectors into one file, and return their entries."""
         if not files:
             return []
         path = f"{self._folder}/deletes-{uuid4()}.puffin"

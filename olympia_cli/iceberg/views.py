@@ -1,6 +1,6 @@
-"""Iceberg's views: metadata files, as tables have them. In the catalog they are views whose format is Iceberg's.
+"""Iceberg views, with metadata files as tables have them.
 
-PyIceberg knows them from 0.11 on; before, views could be listed and dropped.
+PyIceberg supports views from 0.11 on. Older versions can only list and drop them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 class IcebergViews(CatalogAccess):
-    """What PyIceberg offers for views."""
+    """PyIceberg's methods for views."""
 
     def create_view(
         self,
@@ -70,7 +70,7 @@ class IcebergViews(CatalogAccess):
         return self._view_of(name, metadata)
 
     def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
-        """The metadata is read first: what cannot be loaded is not registered."""
+        """Register a view by its metadata location. The metadata is read first, so that it is known to be readable."""
         name = view_name(identifier)
         metadata = self._read_view(name, metadata_location)
 
@@ -86,7 +86,7 @@ class IcebergViews(CatalogAccess):
         with translated(name):
             definition = self._view(name).view(name).definition
         if definition.view_format != ViewFormat.ICEBERG_VIEW:
-            raise NoSuchViewError(f"View {dotted(name)} is a Substrait plan, and no view of Iceberg")
+            raise NoSuchViewError(f"View {dotted(name)} is a Substrait plan, not an Iceberg view")
         return self._view_of(name, self._read_view(name, definition.iceberg_metadata_location))
 
     def list_views(self, namespace: str | Identifier) -> list[Identifier]:
@@ -105,7 +105,7 @@ class IcebergViews(CatalogAccess):
         self.change(name, lambda changes: changes.transaction.drop_view(name), name)
 
     def rename_view(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
-        """PyIceberg has no call for it; Iceberg's REST protocol has."""
+        """Rename a view. PyIceberg has no such method, but Iceberg's REST protocol has."""
         old, new = view_name(from_identifier, NoSuchViewError), view_name(to_identifier)
 
         def rename(changes: TableChanges) -> None:
@@ -131,11 +131,11 @@ class IcebergViews(CatalogAccess):
 
 
 def view_definition(location: str) -> ViewDef:
-    """The definition of a view whose metadata is there."""
+    """Return the definition of a view with this metadata location."""
     return ViewDef(view_format=ViewFormat.ICEBERG_VIEW, iceberg_metadata_location=location)
 
 
 def check_no_table(changes: TableChanges, name: ViewName) -> None:
-    """Iceberg has tables and views under one roof."""
+    """Raise TableAlreadyExistsError if a table has the name: in Iceberg, tables and views share their names."""
     if changes.transaction.exists(TableName(name.namespace, name.name)):
         raise TableAlreadyExistsError(f"Table {dotted(name)} already exists")

@@ -1,1 +1,2 @@
-"""What exists elsewhere is adopted: its tables are registered, and its data is not moved."""
+"""Imports of existing catalogs and files: tables are registered, and data stays where it is unless a rewrite is
+requested."""

@@ -1,4 +1,5 @@
-"""Objects of a source staged here: what comes, moves on or goes there does so here, unless it was changed here."""
+"""Stage objects of a source: an object that is created, changed or dropped there follows here, unless it was changed
+here."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _CHANGED_HERE = "it was changed here"
 
 @contextmanager
 def of_source(source: Snapshot) -> Iterator[None]:
-    """What is wrong with the source is looked at there, and not in the catalog that it comes into."""
+    """Make an error's advice point to the source, not to the catalog that is imported into."""
     try:
         yield
     except OlympiaError as error:
@@ -41,7 +42,7 @@ def of_source(source: Snapshot) -> Iterator[None]:
 
 
 def count(done: Imported, renaming: Renaming, change: ObjectChange) -> None:
-    """Note an object that comes."""
+    """Record an object that is imported."""
     name, definition = renaming.name(change.name), cast("CatalogObject[ObjectDefinition]", change.new).definition
     if (former := renaming.former(change.name)) is not None:
         done.renamed.append((former, str(name)))
@@ -58,8 +59,9 @@ def count(done: Imported, renaming: Renaming, change: ObjectChange) -> None:
 
 @dataclass(slots=True)
 class Bringing:
-    """Changes of a source, a version of it if it has versions, staged one after the other. `here` are the objects of
-    this catalog by their ids, and `joined` the namespaces of it that take what is in one of the source."""
+    """Stages the changes of a source one by one. `source` is the version of the source, if it has versions. `here` has
+    the objects of this catalog by id. `joined` has the existing namespaces that received objects of a source's
+    namespace."""
 
     transaction: Transaction
     source: Snapshot | None
@@ -74,8 +76,8 @@ class Bringing:
         self.here = {(kind, found.id): found.name for kind in KINDS for found in base.objects(kind)}
 
     def take(self, changes: Iterable[ObjectChange]) -> None:
-        """What changed at the source, in an order that fits: a namespace is there before what is in it, empty before it
-        goes, and gone before another one has its name."""
+        """Stage what changed at the source, in a valid order: a namespace exists before its objects, is empty before it
+        is dropped, and is dropped before another takes its name."""
         waiting: list[ObjectChange] = []
         going: list[ObjectChange] = []
         for change in self._wanted(changes):
@@ -90,14 +92,14 @@ class Bringing:
             left = len(waiting) + len(going)
             waiting = self._take_fitting(waiting, going)
             going = [change for change in going if not self._drop_namespace(change)]
-        # what they wait for does not happen: the rest comes as far as it can
+        # no change unblocks another any more: the rest is imported as far as possible
         self._leave_blocked(self._take_fitting(waiting, going, is_last=True))
         for change in going:
             if not self._drop_namespace(change):
                 self._leave(change, f"it was dropped at the source, and {self._why_kept(change)}")
 
     def take_present(self, changes: Iterable[ObjectChange]) -> None:
-        """What the source holds, namespaces first: of a whole catalog no more is held than is taken together."""
+        """Stage all objects of the source, namespaces first. Memory holds one batch at a time."""
         wanted = self._wanted(changes)
         while batch := list(islice(wanted, AT_ONCE)):
             self._leave_blocked(self._take_fitting(batch, ()))
@@ -108,8 +110,8 @@ class Bringing:
     def _take_fitting(
         self, changes: list[ObjectChange], going: Iterable[ObjectChange], is_last: bool = False
     ) -> list[ObjectChange]:
-        """Take what can be taken, and give the rest: a name may be free only when another object has moved on from it.
-        The last time nobody waits for namespaces."""
+        """Stage the changes that are possible, and return the rest: a name may become free only when another object
+        moves on from it. `is_last` stops the wait for namespaces."""
         waiting: list[ObjectChange] = []
         while changes != waiting:
             waiting, changes = changes, []
@@ -128,7 +130,7 @@ class Bringing:
             self._leave(change, f"another {change.name.kind.word} has that name here")
 
     def _unsettled(self, waiting: Iterable[ObjectChange], going: Iterable[ObjectChange]) -> tuple[set[str], set[str]]:
-        """The names that namespaces are still to have, and those that they have here and are still to give up."""
+        """Return the names that namespaces will take, and the names that they still hold here and will give up."""
         of_namespaces = [change for change in waiting if change.name.kind is Kind.NAMESPACE]
         moving = [change for change in of_namespaces if change.name != change.old_name]
         held = (self.here.get((Kind.NAMESPACE, change.id)) for change in (*moving, *going))
@@ -136,8 +138,8 @@ class Bringing:
         return coming, {name.namespace for name in held if name is not None}
 
     def _is_blocked(self, change: ObjectChange, coming: set[str], leaving: set[str]) -> bool:
-        """Whether another object has the name that it is to have, or its namespace is not yet the one of the source. A
-        namespace that is here, and stays, takes what comes."""
+        """Return True if another object holds the new name, or if its namespace is not yet that of the source. A
+        namespace that exists here and stays receives the objects."""
         name = self.renaming.name(change.name)
         here = self.here.get((name.kind, change.id))
         if name.kind is not Kind.NAMESPACE and name.namespace in coming | leaving:
@@ -146,7 +148,7 @@ class Bringing:
             return False
         if name.kind is Kind.NAMESPACE and here is None:
             return name.namespace in leaving
-        # one that was changed here is not moved, whoever has that name
+        # an object that was changed here is not moved, whether its new name is free or not
         return self.transaction.draft.find(name) and (here is None or here == self._before(change.old_name))
 
     def _create(self, change: ObjectChange) -> None:
@@ -158,7 +160,7 @@ class Bringing:
             else:
                 self._leave(change, _CHANGED_HERE if here == name else f"it is called {here} here")
         elif draft.find(name):
-            # a namespace that is here already takes what comes, and keeps what it is
+            # an existing namespace receives the objects, and keeps its own definition
             self.joined.add(name.namespace)
         elif name.kind is not Kind.NAMESPACE and not self._need_namespace(name.namespace):
             self._leave(change, self._why_homeless(change))
@@ -166,7 +168,7 @@ class Bringing:
             self._do(Action(TYPES[name.kind][0], name, content), change, "created")
 
     def _need_namespace(self, namespace: str) -> bool:
-        """Whether it is there; the one for all is made when it is needed."""
+        """Return True if the namespace exists; the common target namespace is created when it is needed."""
         name = NamespaceName(namespace)
         if not self.transaction.draft.find(name) and self.renaming.into == namespace:
             self.transaction.create_namespace(name)
@@ -200,7 +202,6 @@ class Bringing:
         count(self.done, self.renaming, change)
 
     def _drop(self, change: ObjectChange) -> None:
-        """Drop a table or a view."""
         name, content = self._old(change)
         if (name.kind, change.id) not in self.here:
             return
@@ -210,7 +211,7 @@ class Bringing:
             self._leave(change, "it was dropped at the source, and changed here")
 
     def _drop_namespace(self, change: ObjectChange) -> bool:
-        """Drop a namespace that nothing is in, and that nothing of the source has come into; whether it is gone."""
+        """Drop a namespace that is empty, and has received no object of the source. Return True if it is gone."""
         name, content = self._old(change)
         if (name.kind, change.id) not in self.here:
             return True
@@ -227,8 +228,8 @@ class Bringing:
         self.done.dropped += 1
 
     def _drop_homeless(self, namespace: ObjectName) -> None:
-        """The SDK drops a namespace and leaves its views: here they go with it, and are told as left out. What is in
-        another one of that name, which was made since, has a home."""
+        """Drop the objects (usually views) that the SDK left behind when it dropped their namespace. Objects in a newer
+        namespace of that name stay."""
         source = self.source
         if source is None or self._is_there(namespace):
             return
@@ -242,7 +243,7 @@ class Bringing:
             self._drop(ObjectChange("dropped", found.name, found.name, found, None))
 
     def _is_there(self, namespace: ObjectName) -> bool:
-        """Whether the source has it."""
+        """Return True if the source has the object."""
         if self.source is None:
             return False
         with of_source(self.source):
@@ -285,14 +286,15 @@ class Bringing:
         return self._before(change.old_name), content
 
     def _before(self, name: ObjectName) -> ObjectName:
-        """What an object of the source was called here before it moves on: its namespace may have done so already."""
+        """Return the name that an object of the source has here before it moves on: its namespace may already have
+        moved."""
         name = self.renaming.name(name)
         for old, new in self.moves:
             name = moved(name, old, new)
         return name
 
     def _adopted(self, name: ObjectName, definition: ObjectDefinition) -> tuple[ObjectName, bytes]:
-        """The name and the definition that an object of the source has here."""
+        """Return the name and the definition that an object of the source has here."""
         own = deepcopy(definition)
         if (former := self.renaming.former(name)) is not None:
             own.properties[FORMER_NAME] = former.encode("utf-8", "replace").decode()

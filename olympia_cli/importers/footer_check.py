@@ -1,5 +1,7 @@
-"""Whether the footer of a Parquet file can be given to Arrow, which ends the whole program where a group of rows does
-not go with the columns. Pure."""
+"""Check that the footer of a Parquet file is safe for Arrow. Pure.
+
+Arrow's reader ends the whole program if a row group does not fit the file's columns.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from olympia_cli.importers.iox.wire import Garbled
 from olympia_cli.importers.thrift import BINARY, INT, LONG, STRUCT, Each, Some, read_struct
 
 _SIZES = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
-"""How many bytes a value has, by its physical type; one of a fixed length has what its column says."""
+"""Bytes of a value, by its physical type; a column of fixed length states its own."""
 _OPTIONAL, _REPEATED = 1, 2
 _COLUMN = {1: INT, 2: INT, 3: INT, 5: INT}
 _BOUNDS = {1: BINARY, 2: BINARY, 5: BINARY, 6: BINARY}
@@ -28,24 +30,24 @@ def _bytes(numbers: Iterable[int]) -> bytes:
 
 
 def _list_of(kind: int, item: bytes) -> bytes:
-    """A list of up to 14 of them, which say how many they are in the byte that they begin with."""
+    """Return a pattern for a list of up to 14 items, whose number is in its first byte."""
     return b"(?:" + b"|".join(_bytes([n << 4 | kind]) + b"(?:%b){%d}" % (item, n) for n in range(15)) + b")"
 
 
 _NUMBER = rb"[\x80-\xff]{0,9}+[\x00-\x7f]"
-# a field begins with how far its number is from the one before, and its type
+# a field begins with the distance of its number from that of the field before, and its type
 _NUMBERS = _bytes(step << 4 | kind for step in range(1, 16) for kind in (4, INT, LONG)) + _NUMBER
 
 
 def _text(least: int) -> bytes:
-    """Bytes of which there are so many at least, and no more than 127."""
+    """Return a pattern for `least` to 127 bytes."""
     lengths = range(max(least, 0), 128)
     return b"(?:" + b"|".join(_bytes([n]) + b".{%d}" % n for n in lengths) + b")" if lengths else b"(?!)"
 
 
 @cache
 def _usual_statistics(least: int) -> re.Pattern[bytes]:
-    """Statistics whose bounds have so many bytes at least."""
+    """Return a pattern for statistics whose bounds have at least `least` bytes."""
     truths = _bytes(step << 4 | kind for step in range(1, 16) for kind in (1, 2))
     texts = _bytes(step << 4 | BINARY for step in range(1, 16)) + _text(least)
     return re.compile(b"(?:" + _NUMBERS + b"|" + texts + b"|" + truths + rb")*+\x00", re.DOTALL)
@@ -53,8 +55,8 @@ def _usual_statistics(least: int) -> re.Pattern[bytes]:
 
 @cache
 def _usual_chunk() -> re.Pattern[bytes]:
-    """A column in a group of rows as most writers put it: its fields in their order, and nothing long. It catches the
-    type, the statistics, and the lists that tell how deep the values lie."""
+    """Return a pattern for a column chunk as most writers encode it: its fields in order, and none of them long. It
+    captures the type, the statistics, and the lists of level counts."""
     depths = b"(" + _list_of(LONG, _NUMBER) + b")"
     return re.compile(
         rb"\x26" + _NUMBER + rb"\x1c\x15([\x00-\x7f])"
@@ -69,20 +71,22 @@ def _usual_chunk() -> re.Pattern[bytes]:
 
 
 def _quick(data: bytes, at: int) -> tuple[dict[int, Any], int] | None:
-    """The same of a column that is as usual, in a tenth of the time: a wide table has a hundred thousand of them."""
+    """Return the same as the general decoder for a usual column chunk, in a tenth of the time: a wide table has a
+    hundred thousand of them."""
     if (found := _usual_chunk().match(data, at)) is None:
         return None
     kind, statistics, *depths = found.groups()
     told: dict[int, Any] = {1: (kind[0] >> 1) ^ -(kind[0] & 1), 12: statistics}
     if depths[0]:
-        # the first byte says how many there are
+        # the first byte has the number of items
         told[16] = {2: range(depths[0][0] >> 4), 3: range(depths[1][0] >> 4)}
     return {3: told}, found.end()
 
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A column that has values: their physical type, the bytes of one, and how deep they may lie."""
+    """A column with values: its physical type, the bytes of a value, and its greatest definition and
+    repetition levels."""
 
     type: int
     size: int
@@ -91,7 +95,7 @@ class _Leaf:
 
 
 def check_footer(data: memoryview) -> None:
-    """Garbled where Arrow would not read it, or would not survive that."""
+    """Raise Garbled if Arrow cannot read the footer, or would crash on it."""
     columns: list[dict[int, Any]] = []
     leaves: list[_Leaf] = []
 
@@ -112,7 +116,7 @@ def check_footer(data: memoryview) -> None:
 
 
 def _leaves(elements: Iterable[dict[int, Any]]) -> Iterator[_Leaf]:
-    """The columns that have values, in their order; the first element is the whole row."""
+    """Yield the columns with values in order; the first element is the whole row."""
     above: list[list[int]] = [[1, 0, 0]]
     for element in elements:
         while above and not above[-1][0]:
@@ -137,7 +141,7 @@ def _check(chunk: dict[int, Any], leaf: _Leaf) -> None:
     if isinstance(bounds, bytes):
         is_long = _usual_statistics(leaf.size).fullmatch(bounds) is not None
         bounds = {} if is_long else read_struct(memoryview(bounds), _BOUNDS)
-    # the former fields count only where there are no new ones
+    # the older fields count only if there are no newer ones
     for at in (5, 6) if {5, 6} & bounds.keys() else (1, 2):
         if at in bounds and len(bounds[at]) < leaf.size:
             raise Garbled("the least or greatest value of a column is cut short")

@@ -1,7 +1,7 @@
-"""Tables of another Iceberg catalog, or of a folder of tables, registered here in one transaction.
+"""Register the tables of another Iceberg catalog, or of a folder of tables, in one transaction.
 
-What was imported before is followed: a table whose metadata moved on at the source, and not here, moves on here too.
-One that was changed here, or that is another table of the same name, is left as it is, and said.
+A later import follows the source: a table whose metadata moved on there, and not here, moves on here. A table that was
+changed here, or another table of the same name, is left as it is, and reported.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ _METADATA = re.compile(
 
 _NONE: Mapping[str, str] = {}
 
-# of a table that nothing was ever written to
+# the counts of a table without snapshots
 _EMPTY = {"total-data-files": "0", "total-records": "0"}
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What can be done about something that is left out for good otherwise: words, and those of a command."""
+    """A way to import an object that stays left out otherwise: the advice, and the words of a command."""
 
     hint: str
     command: tuple[str, ...]
@@ -45,7 +45,7 @@ class Remedy:
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """What was not imported, and why."""
+    """An object that was not imported, and the reason."""
 
     what: str
     why: str
@@ -54,9 +54,9 @@ class LeftOut:
 
 @dataclass(frozen=True, slots=True)
 class FoundTable:
-    """A table at the source. `past` are the metadata files that it had before; `files` and `rows` are what its current
-    snapshot says, where it says so; `skipped` is what of it is left out. `size` is the bytes of the files, and
-    `columns` are the names and types, where the import knows them."""
+    """A table at the source. `past` has its former metadata files. `files` and `rows` are the counts in its current
+    snapshot, if stated. `skipped` is what is left out of it. `size` is the bytes of the files, and `columns` has names
+    and types, where the import knows them."""
 
     name: TableName
     source: str
@@ -71,7 +71,8 @@ class FoundTable:
 
 @dataclass(slots=True)
 class Imported:
-    """What an import did, or would do. `renamed` are former and new names, where the format forbids the former."""
+    """The result of an import, or of a dry run. `renamed` has pairs of former and new names, where the format forbids
+    the former."""
 
     namespaces: int = 0
     created: list[FoundTable] = field(default_factory=list)
@@ -84,7 +85,7 @@ class Imported:
 
 
 def from_catalog(name: str, properties: Mapping[str, str]) -> Iterator[FoundTable | LeftOut]:
-    """The tables of a catalog that PyIceberg knows by name, or by these properties."""
+    """Yield the tables of a catalog that PyIceberg knows by name, or by these properties."""
     catalog = _load_catalog(name, properties)
     waiting = sorted(catalog.list_namespaces())
     while waiting:
@@ -95,14 +96,14 @@ def from_catalog(name: str, properties: Mapping[str, str]) -> Iterator[FoundTabl
                 name_here = _name(identifier[:-1], identifier[-1])
                 table = catalog.load_table(identifier)
             except Exception as error:
-                # one table that cannot be read is no reason to leave the others
+                # an unreadable table does not stop the others
                 yield LeftOut(shown, " ".join(str(error).split()) or type(error).__name__)
                 continue
             past = frozenset(entry.metadata_file for entry in table.metadata.metadata_log)
             current = table.current_snapshot()
             summary = _EMPTY if current is None else current.summary or {}
             yield FoundTable(name_here, shown, table.metadata_location, past, *_counts(summary))
-        # a catalog of one level shows itself again, or nothing
+        # a catalog with one level of namespaces lists the same ones again, or none
         waiting += [inner for inner in catalog.list_namespaces(namespace) if len(inner) > len(namespace)]
 
 
@@ -117,7 +118,7 @@ def _load_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
         return catalog
     except ValueError as error:
         if properties or configured:
-            # what follows is advice about options that this program does not have
+            # the rest is advice about options that this program does not have
             text = " ".join(str(error).split()).partition(", please ")[0]
             raise InvalidOption(
                 f"PyIceberg cannot open the catalog {name!a}: {text}", hint="check its properties"
@@ -131,7 +132,7 @@ def _load_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 
 def _load_no_code(catalog: Catalog, settings: Mapping[str, object]) -> None:
-    """Have a catalog load no code that its server or its tables name, and the user's settings do not."""
+    """Keep a catalog from loading code that its server or its tables name, unless the user's settings name it."""
     load = catalog._load_file_io
 
     def load_file_io(properties: Mapping[str, str] = _NONE, location: str | None = None) -> FileIO:
@@ -146,8 +147,8 @@ def _load_no_code(catalog: Catalog, settings: Mapping[str, object]) -> None:
 def below(
     prefix: str, options: Mapping[str, object] | None, files: TableFiles, namespace: str | None = None
 ) -> Iterator[FoundTable | LeftOut]:
-    """The tables whose metadata files lie below a prefix: of each the newest one. A table is named by its folder and
-    the one that this lies in, unless all go into one namespace."""
+    """Yield the tables whose metadata files lie below a prefix, with the newest file of each. A table is named after
+    its folder and the folder above, unless `namespace` is set."""
     store = open_store(prefix, options)
     newest: dict[str, tuple[int, list[str]]] = {}
     for file in store.list():
@@ -170,11 +171,11 @@ def below(
             yield LeftOut(folder, error.message)
             continue
         if len(paths) > 1:
-            # a commit that failed may have left one of them
+            # a failed commit may have left one of them
             yield LeftOut(folder, f"{len(paths)} metadata files have the number {number}: register the right one")
         else:
             named.append(FoundTable(name_here, folder, f"{base}/{paths[0]}"))
-    # a link in the source may lead anywhere
+    # a link in the source may lead outside of it
     read = files.read([one.location for one in named], Reach((base,)))
     for table, (location, data) in zip(named, read, strict=True):
         try:
@@ -220,7 +221,7 @@ def _bring(table: FoundTable, transaction: Transaction, done: Imported) -> None:
 
 
 def _place(location: str) -> Location | str:
-    """What a location means: `/x` and `file:///x` are one file."""
+    """Return the file that a location means: `/x` and `file:///x` are the same."""
     try:
         return parse_location(location)
     except InvalidLocation:
@@ -250,7 +251,7 @@ def _summary(metadata: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _counts(summary: Any) -> tuple[int | None, int | None]:
-    """How many data files and rows a snapshot says that the table has."""
+    """Return the numbers of data files and rows in a snapshot's summary."""
     texts = [str(summary.get(name)) for name in _EMPTY]
     files, rows = (int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None for text in texts)
     return files, rows

@@ -1,5 +1,5 @@
-"""A table that an import makes, with its files as its first snapshot: of all that is done for each of a hundred
-thousand tables, this takes the most time."""
+"""Create a table with its files as the first snapshot, during an import: this takes most of the time of importing a
+hundred thousand tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from olympia_cli.names import TableName
 def new_table(
     staged: OlympiaCatalog, name: TableName, metadata: TableMetadata, files: Iterable[DataFile]
 ) -> TableState:
-    """The table's metadata, its manifests being written; it counts when a definition names it."""
+    """Return the table's metadata; its manifests are written. The table exists once a definition names the metadata."""
     location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
     kind = _Remembering if isinstance(getattr(Transaction, "table_metadata", None), property) else Transaction
     transaction = kind(staged._table(name, TableState(metadata, location)))
@@ -32,14 +32,14 @@ def new_table(
 
 
 def data_file(**values: Any) -> DataFile:
-    """A file that is there, as its table will name it; PyIceberg 0.9 makes one in another way."""
+    """Return an entry for an existing file. PyIceberg 0.9 has another constructor."""
     made: DataFile = getattr(DataFile, "from_args", DataFile)(**values)
     return made
 
 
 class _Remembering(Transaction):
-    """PyIceberg asks for the metadata a dozen times in one append, and would do all updates again each time; 0.9 has it
-    at hand."""
+    """A cache for the metadata: PyIceberg asks for it a dozen times per append, and would apply all updates each time.
+    Version 0.9 keeps the metadata itself."""
 
     _done: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
 

@@ -1,9 +1,9 @@
-"""Another Olympia catalog, one of the Java SDK's above all, brought into this one: its latest version, or each as a
-commit. Definitions are copied with their ids; the metadata and data of tables stay where they are.
+"""Import another Olympia catalog, usually one of the Java SDK: its latest version, or each version as a commit.
 
-Which version was brought is noted as a property of the catalog, in the same commit. The next import compares with that
-version: what moved on at the source, and not here, moves on here too, and what was dropped there is dropped. What was
-changed here is left as it is, and said.
+Definitions are copied with their ids; the metadata and data of tables stay where they are. A property of the catalog
+records the imported version, in the same commit. The next import compares with that version. An object that changed at
+the source, and not here, changes here, too; an object that was dropped there is dropped. An object that was changed
+here is left as it is, and reported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from olympia_cli.ops.look.diff import ObjectChange, diff
 
 @dataclass(frozen=True, slots=True)
 class ImportNote:
-    """What was brought from a source before: which version, and into which namespace if into one."""
+    """The version of a source that was imported last, and the namespace that it was imported into, if one was given."""
 
     version: int
     into: str | None
@@ -42,7 +42,8 @@ class ImportNote:
 
 
 def read_note(transaction: Transaction, source_id: str) -> ImportNote | None:
-    """The note of an earlier import; none that cannot be read: then everything is compared by what it is."""
+    """Return the note of an earlier import; None if it is missing or unreadable. Then objects are compared by their
+    content."""
     try:
         fields = read_json(transaction.base.definition.properties.get(IMPORTED + source_id, ""))
         version, into = fields["version"], fields["into"]
@@ -53,15 +54,16 @@ def read_note(transaction: Transaction, source_id: str) -> ImportNote | None:
 
 
 Commit = Callable[[Callable[[Transaction], Imported], str], tuple[Imported, int]]
-"""Does something in a transaction and commits it, with these words in the log: what was done, and the version."""
+"""Runs a function in a transaction and commits it with this message. Returns the result and the version."""
 
 
 def import_catalog(
     source: Catalog, wanted: Snapshot, into: str | None, history: bool, here: Catalog, commit: Commit
 ) -> tuple[Imported, int]:
-    """Bring a version of the source, or with `history` each one up to it that was not brought yet, in a commit each.
+    """Import a version of the source or, with `history`, each version up to it that was not imported yet, one commit
+    per version.
 
-    Each commit holds the note of its version, so one that is interrupted goes on where it was.
+    Each commit contains the note of its version, so an interrupted import continues where it stopped.
     """
     done, version = Imported(), 0
     note = read_note(here.begin(), wanted.definition.id) if history else None
@@ -82,7 +84,8 @@ def import_catalog(
 
 
 def _sum(before: Imported, step: Imported, is_last: bool) -> Imported:
-    """What was done in all; what was left out on the way may have come later, so the last step tells that."""
+    """Return the total of two steps. Only the last step reports what was left out: objects left out earlier may have
+    been imported since."""
     return Imported(
         namespaces=before.namespaces + step.namespaces,
         created=before.created + step.created,
@@ -96,7 +99,7 @@ def _sum(before: Imported, step: Imported, is_last: bool) -> Imported:
 
 
 def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, transaction: Transaction) -> Imported:
-    """Stage what a version of the source holds, and with it the note."""
+    """Stage the content of a version of the source, and the note."""
     done, note = Imported(), read_note(transaction, wanted.definition.id)
     _check_note(note, wanted, into)
     bringing = Bringing(transaction, wanted, _renaming(wanted, transaction.base.sizes, into), done)
@@ -107,7 +110,7 @@ def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, t
                 before = open_snapshot(source.store, AtVersion(note.version), source.clock.now_millis(), near=wanted)
             bringing.take(_noted(_there(_changes(before, wanted), wanted), taken))
         except (Damaged, VersionNotFound) as error:
-            # what it held then is not known any more, so nothing that differs is touched
+            # the content of that version is lost, so objects that differ are not touched
             done.left_out.append(LeftOut(f"v{note.version}", error.message))
             is_last = True
     if note is None or is_last:
@@ -120,7 +123,7 @@ def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, t
 
 
 def _there(changes: Iterable[ObjectChange], source: Snapshot) -> Iterator[ObjectChange]:
-    """The same changes; what goes wrong when they are read is about the source."""
+    """Yield the same changes; errors while reading them are about the source."""
     with of_source(source):
         yield from changes
 
@@ -139,14 +142,14 @@ def _check_note(note: ImportNote | None, wanted: Snapshot, into: str | None) -> 
 
 
 def check_into(note: ImportNote | None, into: str | None) -> None:
-    """Refuse to bring a source to another place than before."""
+    """Raise InvalidOption if an import names another namespace than before."""
     if note is not None and note.into != into:
         before = "without --into" if note.into is None else f"--into {note.into}"
         raise InvalidOption(f"that catalog was imported {before} before", hint="import it in the same way again")
 
 
 def _history(source: Catalog, wanted: Snapshot, note: ImportNote | None) -> Iterator[Snapshot | LeftOut]:
-    """The versions of the source that were not brought yet, the oldest first, up to the wanted one."""
+    """Yield the versions of the source that were not imported yet, oldest first, up to `wanted`."""
     first = oldest_version(wanted) if note is None else max(note.version + 1, oldest_version(wanted))
     for version in range(first, wanted.version):
         try:
@@ -157,7 +160,7 @@ def _history(source: Catalog, wanted: Snapshot, note: ImportNote | None) -> Iter
 
 
 def inspect(wanted: Snapshot, into: str | None) -> Imported:
-    """What an import would find, and what it would call it in a catalog of the same sizes."""
+    """Return what an import would find, with the names in a catalog of the same sizes."""
     done = Imported()
     renaming = _renaming(wanted, wanted.sizes, into)
     for change in present(wanted, done):
@@ -166,8 +169,8 @@ def inspect(wanted: Snapshot, into: str | None) -> Imported:
 
 
 def _changes(before: Snapshot, wanted: Snapshot) -> Iterator[ObjectChange]:
-    """What changed. A namespace takes its objects along where it goes: one that is under its former name still, in
-    another namespace that has that name by now, is named too."""
+    """Yield the changes between two versions. A namespace that moves takes its objects along. So objects that stay
+    under its former name, in a namespace that has that name now, are yielded too."""
     changes = list(diff(before, wanted))
     yield from changes
     told = {(change.name.kind, change.id) for change in changes}
@@ -182,7 +185,7 @@ def _changes(before: Snapshot, wanted: Snapshot) -> Iterator[ObjectChange]:
 
 
 def _noted(changes: Iterable[ObjectChange], taken: set[str]) -> Iterator[ObjectChange]:
-    """The same changes; the definitions that they were read from are not read once more."""
+    """Yield the same changes, and record the definitions that were read for them."""
     for change in changes:
         if change.new is not None:
             taken.add(change.new.path)
@@ -190,8 +193,8 @@ def _noted(changes: Iterable[ObjectChange], taken: set[str]) -> Iterator[ObjectC
 
 
 def present(snapshot: Snapshot, done: Imported, taken: Container[str] = ()) -> Iterator[ObjectChange]:
-    """All objects of a version but those `taken` as if they had come just now, namespaces first. What cannot be read
-    is left out."""
+    """Yield all objects of a version except `taken` as newly created, namespaces first. Unreadable objects are left
+    out."""
     for kind in KINDS:
         entries = ((name, path) for name, path in snapshot.scan(kind) if path not in taken)
         while batch := list(islice(entries, AT_ONCE)):

@@ -1,7 +1,7 @@
-"""Parquet files below a prefix, as tables: which files make a table, what it is called, and which columns it has.
+"""Find tables among the Parquet files below a prefix: their files, names and columns.
 
-A table is a folder with Parquet files in it; folders below it that read `column=value` are its partitions, as Hive and
-Spark write them. It is named by its folder and the one that this lies in. Nothing here writes.
+A table is a folder with Parquet files. Folders below it named `column=value` are its partitions, as Hive and Spark
+write them. A table is named after its folder and the folder above. Nothing here writes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _FORMATS = (
 
 @dataclass(frozen=True, slots=True)
 class ParquetFile:
-    """A file of a table: where it is, how large, and what its path says of it; None is no value."""
+    """A file of a table: its path, its size, and the partition values in its path; None is a missing value."""
 
     path: str
     size: int
@@ -44,7 +44,7 @@ class ParquetFile:
 
 @dataclass(slots=True)
 class ParquetFolder:
-    """A table as it lies there. `columns` are the names of its partitions, in the order of the folders."""
+    """The folder of a table. `columns` are the names of its partitions, in the order of the folders."""
 
     folder: str
     columns: tuple[str, ...]
@@ -52,10 +52,10 @@ class ParquetFolder:
 
 
 def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[LeftOut]]:
-    """The tables among files, in the order of their names, and what is left out.
+    """Return the tables among files in name order, and what is left out.
 
-    What begins with `_` or `.` is no data, as Spark has it. Tables of other formats are theirs: a file that lies there
-    need not be part of them.
+    Names that begin with `_` or `.` are not data, as in Spark. Folders of other table formats are left out as a whole,
+    because a file there need not be part of its table.
     """
     folders: dict[str, ParquetFolder] = {}
     others: dict[str, str] = {}
@@ -85,8 +85,8 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[L
 
 
 def not_of(catalog: str, prefix: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:
-    """The files below a prefix but for those of a catalog that lies there, or in it: the tables that an import made are
-    no source of the next one. Both are the URIs of stores."""
+    """Yield the files below a prefix, without those of a catalog at or below it: tables of one import are not a source
+    of the next. Both are URIs of stores."""
     inside = f"{catalog.removeprefix(prefix).strip('/')}/"
     for file in files:
         if catalog == prefix and file_kind(file.path) is not FileKind.UNKNOWN:
@@ -108,7 +108,7 @@ def _and_above(folder: str) -> Iterator[str]:
 
 
 def _split(path: str) -> tuple[str, dict[str, str | None]]:
-    """The folder of the table that a file is in, and its partition values."""
+    """Return the folder of the table of a file, and the file's partition values."""
     parts = path.split("/")[:-1]
     partition: list[tuple[str, str | None]] = []
     while parts and (found := _PARTITION.fullmatch(parts[-1])):
@@ -119,7 +119,7 @@ def _split(path: str) -> tuple[str, dict[str, str | None]]:
 
 
 def name_of(base: str, folder: str, renaming: Renaming) -> TableName:
-    """What a table is called: its folder, in the folder that this lies in or the namespace for all."""
+    """Return the name of a table: its folder, in the folder above or in the namespace for all."""
     parent, _, name = f"{base}/{folder}".rstrip("/").rpartition("/")
     found = renaming.name(as_found(Kind.TABLE, parent.rpartition("/")[2].removesuffix(".db") or "default", name))
     assert isinstance(found, TableName)
@@ -135,7 +135,7 @@ class Conflict(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a file says of itself."""
+    """The description that a file has of itself."""
 
     file: ParquetFile
     metadata: pq.FileMetaData
@@ -143,8 +143,8 @@ class Footer:
 
 
 def unite(footers: Iterable[Footer], known: pa.Schema | None = None) -> tuple[pa.Schema, list[Footer], list[LeftOut]]:
-    """The columns of all files together, the files that have them so, and those that do not, with the reason. `known`
-    is what the table has already; of two files that do not go together the first by name counts."""
+    """Return the columns of all files together, the files that fit them, and the files that do not, with the reason.
+    `known` is the schema that the table already has. If two files conflict, the first by name counts."""
     fields: dict[str, pa.DataType] = {} if known is None else {one.name: one.type for one in known}
     fitting: list[Footer] = []
     left_out: list[LeftOut] = []
@@ -169,14 +169,14 @@ def unite(footers: Iterable[Footer], known: pa.Schema | None = None) -> tuple[pa
 
 def _check_ids(schema: pa.Schema) -> None:
     if any(b"PARQUET:field_id" in (column.metadata or {}) for column in schema):
-        # readers would go by them, and find other columns
+        # readers match columns by ids, and would find other columns
         raise Conflict("its columns have ids, which are those of another table")
     if len(set(schema.names)) != len(schema.names):
         raise Conflict("two of its columns have one name")
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
-    """The type that holds both, as far as Iceberg reads a file of the narrower type as the wider one."""
+    """Return the type that holds both, if Iceberg reads a file of the narrower type as the wider one."""
     one, other = _plain(one), _plain(other)
     if one == other:
         return one
@@ -197,7 +197,7 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
 
 
 def _plain(type: pa.DataType) -> pa.DataType:
-    """A type of which Iceberg has one where Arrow has several."""
+    """Return the one type that Iceberg has where Arrow has several."""
     if pa.types.is_integer(type):
         if type in (pa.uint32(), pa.uint64()):
             raise Conflict(f"{type}, which Iceberg does not have,")
@@ -218,8 +218,8 @@ def _plain(type: pa.DataType) -> pa.DataType:
 
 
 def partition_type(values: Iterable[str | None]) -> pa.DataType:
-    """The type of a partition column, from all its values: whole numbers and dates where every value is one exactly as
-    it is written, else text."""
+    """Return the type of a partition column: a whole number or a date if every value is written exactly as one, else
+    text."""
     given = [value for value in values if value is not None]
     if given and all(_is_number(value) for value in given):
         return pa.int64()
@@ -227,7 +227,7 @@ def partition_type(values: Iterable[str | None]) -> pa.DataType:
 
 
 def partition_value(value: str | None, type: pa.DataType) -> object:
-    """A value of a partition column; Conflict when it is none of that type."""
+    """Convert a value of a partition column. Raise Conflict if it is not of that type."""
     for kind, fits, parse in _VALUES:
         if value is not None and type == kind:
             if not fits(value):
@@ -255,7 +255,7 @@ _VALUES: tuple[tuple[pa.DataType, Callable[[str], bool], Callable[[str], object]
 
 
 def typed_partitions(folder: ParquetFolder, known: pa.Schema | None, footers: Iterable[Footer]) -> Iterator[pa.Field]:
-    """The partition columns of a table: as it has them already, as its files do, or as their values read."""
+    """Yield the partition columns of a table, with the type in the table, else in its files, else of their values."""
     inside = {column.name: column.type for footer in footers for column in footer.schema}
     for name in folder.columns:
         if known is not None and name in known.names:

@@ -1,7 +1,7 @@
-"""The ends of Parquet files, which say what is in them: read by threads of this process, or by whoever else maps.
+"""Read the footers of Parquet files, by threads of this process or by another implementation.
 
-A footer is read in one request, unless it is longer than most. What a file says of its own length is not believed
-before it was held against the length that the listing told.
+A footer is read in one request, unless it is unusually long. The length that a file states is checked against the
+length in the listing before it is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from olympia_cli.importers.parquet import Footer, ParquetFile
 
 AT_ONCE = 1024
 MOST_BYTES = 64 * 1024 * 1024
-"""No footer that anybody reads is longer: it is unpacked into several times as much."""
+"""Highest number of bytes of a footer: it takes several times as much when decoded."""
 _GUESS = 64 * 1024
 _END = 8
 _MAGIC = b"PAR1"
@@ -31,13 +31,13 @@ _WORKERS = 16
 
 
 class Footers(Protocol):
-    """Who reads footers. `at_once` is how many files it is given together."""
+    """A reader of footers. `at_once` is the number of files that it gets together."""
 
     @property
     def at_once(self) -> int: ...
 
     def read(self, files: Sequence[ParquetFile]) -> Iterator[Footer | str]:
-        """What each file says of itself, in their order, or why that cannot be read."""
+        """Yield the footer of each file in order, or the reason why it is unreadable."""
         ...
 
 
@@ -53,7 +53,7 @@ class LocalFooters:
 
 
 def read_footer(files: FileIO, base: str, file: ParquetFile) -> Footer | str:
-    """What a file says of itself, or why that cannot be read: one that is no good does not stop the others."""
+    """Return the footer of a file, or the reason why it is unreadable: a broken file does not stop the others."""
     try:
         with files.new_input(parse_location(f"{base}/{file.path}").plain_text()).open() as stream:
             end = _read_end(stream, file.size)
@@ -69,7 +69,7 @@ def read_footer(files: FileIO, base: str, file: ParquetFile) -> Footer | str:
 
 
 def _read_end(stream: Any, size: int) -> bytes | str:
-    """The footer with what stands around it, or what is wrong with the file."""
+    """Return the footer with the bytes around it, or what is wrong with the file."""
     found = stream.seek(0, io.SEEK_END)
     if found != size:
         return f"it has {found} bytes, and was listed with {size}: it is being written, or is another file here"
@@ -81,12 +81,12 @@ def _read_end(stream: Any, size: int) -> bytes | str:
         return "it is no Parquet file, or was not written to its end"
     if wanted > MOST_BYTES:
         return f"its footer has {wanted:,} bytes, and no more than {MOST_BYTES:,} are read"
-    # before the footer must be something that could be the file
+    # the file must have bytes before its footer
     return end if wanted + len(_MAGIC) <= len(end) else _tail(stream, size, wanted + len(_MAGIC))
 
 
 def _length(end: bytes) -> int:
-    """How long a file says that its footer is, with what follows it."""
+    """Return the length that a file states for its footer, with the bytes after it."""
     return int.from_bytes(end[-_END : -len(_MAGIC)], "little") + _END
 
 
@@ -96,5 +96,5 @@ def _tail(stream: Any, size: int, length: int) -> bytes:
 
 
 def open_io(location: str, properties: Mapping[str, str]) -> FileIO:
-    """PyIceberg's way to the files, by the SDK that lists them."""
+    """Return PyIceberg's access to the files, with the SDK that lists them."""
     return load_file_io({**same_sdk(location), **properties}, location)

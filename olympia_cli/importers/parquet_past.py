@@ -1,7 +1,7 @@
-"""Which files of a folder were ever part of the table that is made of it.
+"""Find the files of a folder that were ever part of its table.
 
-What is deleted, overwritten or compacted here takes files out of the table, and the folder has them still: they are no
-new ones. The snapshots tell of them; how many there were is noted in the table, for snapshots expire.
+Deletes, overwrites and compactions here remove files from the table, while the folder still has them. They are not new
+files. The snapshots list them. The table also records their number, because snapshots expire.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 FILES = "olympia.import.parquet.files"
-"""Of a table that was made from Parquet files: how many of its folder's files were ever part of it."""
+"""Property of a table from Parquet files: how many of its folder's files were ever part of it."""
 
 
 @dataclass(slots=True)
 class KnownFiles:
-    """The data files that a table has, and those that it had once, with their sizes. `count` is how many of them are of
-    the folder, and `is_all` whether those are all that there ever were."""
+    """The present and the former data files of a table, with their sizes. `count` is the number of those in the folder,
+    and `is_all` says whether they are all that there ever were."""
 
     present: dict[str, int] = field(default_factory=dict)
     past: dict[str, int] = field(default_factory=dict)
@@ -29,7 +29,8 @@ class KnownFiles:
 
     @classmethod
     def of(cls, table: Table, location: str) -> KnownFiles:
-        """Those of a table of the folder at `location`. The past is read only if the present is not all of it."""
+        """Return the files of a table for the folder at `location`. Former files are read only if the present ones are
+        not all."""
         known, current = cls(), table.current_snapshot()
         noted = table.properties.get(FILES, "")
         if current is not None:
@@ -42,7 +43,7 @@ class KnownFiles:
             try:
                 known._read(table, snapshot, known.past)
             except FileNotFoundError:
-                # somebody has tidied up: what others tell may be all the same
+                # a manifest was deleted; the other snapshots may still be complete
                 is_lost = True
         for path in known.present:
             known.past.pop(path, None)
@@ -50,7 +51,7 @@ class KnownFiles:
         if noted.isascii() and noted.isdigit() and len(noted) < 19 and known.count <= int(noted):
             known.is_all = known.count == int(noted)
         else:
-            # others have added files of the folder, or there is no note: then no snapshot may be missing
+            # another program has added files of the folder, or the number is missing: then no snapshot may be missing
             known.is_all = not is_lost and _goes_back_to_the_first(table)
         return known
 
@@ -61,7 +62,7 @@ class KnownFiles:
         self.count = sum(path.startswith(f"{location}/") for files in (self.present, self.past) for path in files)
 
     def _read(self, table: Table, snapshot: Snapshot, into: dict[str, int]) -> None:
-        """The manifests of a snapshot that were not read yet. One that takes files out tells of them too."""
+        """Read the manifests of a snapshot that were not read yet, with their entries of deleted files."""
         for manifest in snapshot.manifests(table.io):
             if manifest.manifest_path in self._seen:
                 continue
@@ -72,8 +73,8 @@ class KnownFiles:
 
 
 def _goes_back_to_the_first(table: Table) -> bool:
-    """Whether no snapshot before the current one is missing. Who expires a parent may let its child forget it, so that
-    the oldest one counts only if it has the first number."""
+    """Return True if no snapshot before the current one is missing. An expiry may remove the reference to a parent, so
+    the oldest snapshot counts only with sequence number 1."""
     snapshot = table.current_snapshot()
     while snapshot is not None and snapshot.parent_snapshot_id is not None:
         snapshot = table.snapshot_by_id(snapshot.parent_snapshot_id)

@@ -1,4 +1,4 @@
-"""Parquet files registered as Iceberg tables, in one transaction: what is new becomes part of its table."""
+"""Register Parquet files as Iceberg tables in one transaction: new files are added to their tables."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import TableName
 
 SOURCE = "olympia.import.parquet"
-"""Of a table that was made from Parquet files: the folder that they are in."""
+"""Property of a table from Parquet files: the folder of its files."""
 _PAST_UNKNOWN = "its table was changed here and snapshots are expired: which of its files are new is not known any more"
 _ANEW = "drop its table, and the next import brings all files of the folder, those that were taken out here too"
 _EPOCH = datetime.date(1970, 1, 1)
@@ -54,8 +54,8 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done for one table: it is made, or columns and files are added. `columns` are its partitions, and
-    `known` is how many files of the folder were ever part of it."""
+    """The plan for one table: create it, or add columns and files. `columns` are its partitions, and `known` is how
+    many files of the folder were ever part of it."""
 
     name: TableName
     location: str
@@ -81,8 +81,8 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A folder, the files of it that are new, and the columns and partitions that its table has if it is there. So many
-    files of the folder are `known`."""
+    """A folder, its new files, and the columns and partitions of its table, if it exists. `known` is the number of
+    files that were ever part of it."""
 
     name: TableName
     location: str
@@ -95,9 +95,9 @@ class _Asked:
 
 @dataclass(slots=True)
 class ParquetImport:
-    """Folders of Parquet files against a catalog; None looks at the folders alone.
+    """An import of folders of Parquet files into a catalog; None inspects the folders alone.
 
-    Of the footers no more are held than are read together, so memory does not grow with the files of all tables.
+    Memory holds only the footers that are read together, so it does not grow with the files of all tables.
     """
 
     base: str
@@ -106,12 +106,12 @@ class ParquetImport:
     catalog: OlympiaCatalog | None
 
     def run(self, folders: Sequence[ParquetFolder], done: Imported, message: str, dry_run: bool) -> int:
-        """Bring all of it in one transaction, or only tell what would be done; the version then."""
+        """Import all folders in one transaction, or report what would be done. Return the version."""
         assert self.catalog is not None
         if dry_run:
             self.inspect(folders, done)
             return self.catalog.version
-        # planned on what the transaction is on: what another import adds meanwhile is a conflict, and not there twice
+        # planned on the transaction's own base: a concurrent import is a conflict, and adds no file twice
         with self.catalog.transaction(message) as staged:
             for plan in self._plans(folders, done, staged):
                 self._bring(plan, staged, done)
@@ -119,14 +119,15 @@ class ParquetImport:
         return staged.last_version
 
     def inspect(self, folders: Sequence[ParquetFolder], done: Imported) -> None:
-        """Tell what would be done."""
+        """Record what an import would do."""
         for plan in self._plans(folders, done, self.catalog):
             (done.created if plan.is_new else done.moved_on).append(plan.found)
 
     def _plans(
         self, folders: Sequence[ParquetFolder], done: Imported, catalog: OlympiaCatalog | None
     ) -> Iterator[Plan]:
-        """What is to be done. What cannot be is noted as left out, and a table with nothing new as unchanged."""
+        """Yield the plans. Folders that cannot be imported are recorded as left out, and tables without new files as
+        unchanged."""
         names: dict[TableName, str] = {}
         waiting: list[_Asked] = []
         for folder in folders:
@@ -183,7 +184,8 @@ class ParquetImport:
                 yield plan
 
     def _compare(self, folder: ParquetFolder, known: KnownFiles, location: str, done: Imported) -> None:
-        """Files of the table are never taken out, and come once: that they are gone, or other ones by now, is told."""
+        """Report files of the table that are missing or have changed: files are never removed from the table, and are
+        added once."""
         sizes = {self._location(file.path): file.size for file in folder.files}
         for path, size in known.past.items():
             if sizes.get(path, size) != size:
@@ -198,7 +200,7 @@ class ParquetImport:
         return f"{self.base}/{path}".rstrip("/")
 
     def _bring(self, plan: Plan, staged: CatalogTransaction, done: Imported) -> None:
-        """Stage it in a transaction: one metadata file for each table."""
+        """Stage a plan in a transaction: one metadata file per table."""
         namespace = (plan.name.namespace,)
         if not staged.namespace_exists(namespace):
             staged.create_namespace(namespace)
@@ -211,7 +213,7 @@ class ParquetImport:
         properties = {
             SOURCE: plan.location,
             FILES: str(len(plan.footers)),
-            # the files have no ids for their columns, so readers go by the names
+            # the files have no column ids, so readers use the names
             TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json(),
         }
         place, spec = staged.new_table_folder(plan.name), _spec(plan.columns, schema)
@@ -220,7 +222,7 @@ class ParquetImport:
         staged.staged.create_table(plan.name, staged.stage(made))
 
     def _extend(self, plan: Plan, staged: CatalogTransaction) -> None:
-        """Add files to a table, and columns where they have more."""
+        """Add files to a table, and their new columns."""
         with staged.load_table(identifier_of(plan.name)).transaction() as transaction:
             with transaction.update_schema() as update:
                 update.union_by_name(_pyarrow_to_schema_without_ids(plan.schema))
@@ -236,7 +238,7 @@ class ParquetImport:
 
 
 def _plan(asked: _Asked, footers: Sequence[Footer], done: Imported) -> Plan | None:
-    """What is to be done with these files; the one verdict, whoever read them."""
+    """Return the plan for these files. It does not depend on the reader of the footers."""
     folder, before = asked.folder, asked.schema
     if asked.columns != folder.columns:
         done.left_out.append(LeftOut(folder.folder, "the table is partitioned in another way"))
@@ -256,7 +258,7 @@ def _spec(columns: tuple[str, ...], schema: Schema) -> PartitionSpec:
 
 
 def _fits(footer: Footer, schema: pa.Schema, columns: tuple[str, ...], done: Imported) -> bool:
-    """Whether the path of a file says values that its table can have."""
+    """Return True if the values in a file's path fit its table."""
     try:
         for name in columns:
             value = partition_value(footer.file.partition[name], schema.field(name).type)
@@ -269,9 +271,9 @@ def _fits(footer: Footer, schema: pa.Schema, columns: tuple[str, ...], done: Imp
 
 
 def _bounds(footer: Footer, name: str) -> Iterator[object]:
-    """The least and the greatest value of a column, group by group; None where the file does not say."""
+    """Yield the least and the greatest value of a column per row group; None if the file does not state them."""
     columns = range(footer.metadata.num_columns)
-    # columns that lie in others are counted too
+    # nested columns are counted, too
     at = next((at for at in columns if footer.metadata.schema.column(at).path == name), None)
     for group in range(footer.metadata.num_row_groups):
         statistics = None if at is None else footer.metadata.row_group(group).column(at).statistics
@@ -305,5 +307,5 @@ def _data_file(table: TableMetadata, footer: Footer, location: str, columns: tup
 
 
 def _stored(value: object) -> object:
-    """A partition value as manifests hold it: a date is the days since 1970."""
+    """Return a partition value as in manifests: a date is its number of days since 1970."""
     return (value - _EPOCH).days if isinstance(value, datetime.date) else value

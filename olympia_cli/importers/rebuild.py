@@ -1,8 +1,8 @@
-"""A catalog from what is left of one whose tree is gone: definitions, and the metadata files of its tables.
+"""Rebuild a catalog without its tree, from what is left: definitions, and the metadata files of its tables.
 
-Of each id the newest definition counts, and of a table the newest metadata that follows the one that it names. The path
-of a definition says what the object was called when it was written: a later rename does not show, nor does a drop. What
-cannot be told is left out, and said.
+Of each id the newest definition counts, and of a table the newest metadata that follows the metadata in its definition.
+The path of a definition has the name of the object at the time of writing: later renames and drops are not visible.
+Objects whose state is ambiguous are left out, and reported.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _METADATA = re.compile(r"(?:v(\d{1,9})|(\d{1,9})-[^/]*)(?:\.gz)?\.metadata\.json
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """A definition that is left, and when it was written by the store's clock."""
+    """A remaining definition, and the time of its writing by the store's clock."""
 
     kind: Kind
     path: str
@@ -39,12 +39,12 @@ class _Left:
 
     @property
     def order(self) -> tuple[int, int]:
-        """The later a definition is, the higher the number of its metadata; clocks decide between others."""
+        """Sort key: a later definition has a higher metadata number; the store's clock decides between equal ones."""
         return _number(_location(self.definition)), self.written_at_millis
 
 
 def check_gone(store: Store) -> None:
-    """Refuse a place that has versions: they know more than what they are made of."""
+    """Raise Refused if the location has versions: they hold more than definitions do."""
     for file in store.list("vn/"):
         if parse_root_path(file.path) is not None:
             raise Refused(
@@ -55,8 +55,8 @@ def check_gone(store: Store) -> None:
 
 
 def check_target(here: Snapshot, changes: Iterable[ObjectChange]) -> None:
-    """Refuse a catalog of other objects: they would be mixed. One that is empty, or that has an object of these, is
-    where a rebuild was before."""
+    """Raise CatalogExists for a catalog with other objects, which would be mixed. An empty catalog, or one with an
+    object of this rebuild, is accepted: an earlier rebuild made it."""
     ids = {(change.name.kind, change.id) for change in changes}
     is_empty = True
     for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW):
@@ -71,7 +71,7 @@ def check_target(here: Snapshot, changes: Iterable[ObjectChange]) -> None:
 
 
 def newest_catalog(store: Store) -> CatalogDef | None:
-    """The newest definition of the catalog itself that can be read."""
+    """Return the newest readable definition of the catalog itself."""
     for file in sorted(store.list("def/catalog/"), key=lambda file: -file.modified_at_millis):
         try:
             definition = decode(CatalogDef, store.read(file.path), file.path)
@@ -85,8 +85,8 @@ def newest_catalog(store: Store) -> CatalogDef | None:
 def objects_left(
     store: Store, options: Callable[[str], Mapping[str, object] | None], done: Imported
 ) -> Iterator[ObjectChange]:
-    """The objects that definitions tell of, as if they had come just now, namespaces first. `options` are the storage
-    options of a location."""
+    """Yield the objects in definitions as newly created, namespaces first. `options` returns the storage options of a
+    location."""
     namespaces: set[str] = set()
     for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW):
         named: dict[ObjectName, _Left] = {}
@@ -109,7 +109,7 @@ def objects_left(
 
 
 def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
-    """The newest definition of each id."""
+    """Yield the newest definition of each id."""
     listed = {file.path: file for file in store.list(f"def/{DEFINITION_FOLDERS[kind]}/")}
     found: list[_Left] = []
     for path, data in store.read_many(sorted(listed)):
@@ -136,7 +136,7 @@ def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
 def _follow(
     name: ObjectName, table: TableDef, options: Callable[[str], Mapping[str, object] | None], done: Imported
 ) -> None:
-    """Let a table go on to the newest metadata that follows the one it names, if that is numbered as Iceberg does."""
+    """Move a table on to the newest metadata that follows its own, if that has a number as in Iceberg."""
     location = table.iceberg_metadata_location
     if _number(location) < 0:
         return
@@ -145,7 +145,7 @@ def _follow(
         place = parse_location(location)
         above = Location(place.store, place.path.rpartition("/")[0])
         if not above.path:
-            # the listing of a whole disk or bucket has no end
+            # a whole disk or bucket is too large to list
             raise InvalidLocation(f"{location} lies in no folder")
         store = open_store(above.text, options(above.text))
         numbers = {file.path: _number(file.path) for file in store.list() if "/" not in file.path}
@@ -178,6 +178,6 @@ def _location(definition: ObjectDefinition) -> str:
 
 
 def _number(location: str) -> int:
-    """The number in the name of a metadata file; -1 if there is none."""
+    """Return the number in the name of a metadata file; -1 if there is none."""
     found = _METADATA.fullmatch(location.rpartition("/")[2])
     return -1 if found is None else int(found[1] or found[2])

@@ -1,8 +1,8 @@
-"""Names that the format forbids, and what they become: one rule for every kind of source, undone as that of URLs is.
+"""Rename objects whose names the format forbids: one reversible rule for all sources, like that of URLs.
 
-A space, a control character or half a surrogate pair becomes `%` and two hex digits for each byte of its UTF-8, and so
-does a `%` that two hex digits follow. A name that is too long for the catalog then is cut, and ends in `~` and 16 hex
-digits of its SHA-256. What was renamed keeps its former name in the property `olympia.import.name`.
+A space, a control character or half of a surrogate pair becomes `%` and two hex digits per byte of its UTF-8. So does a
+`%` before two hex digits. A name that is then too long for the catalog is cut, and ends in `~` and 16 hex digits of its
+SHA-256. The property `olympia.import.name` keeps the former name.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _DIGITS = 16
 
 
 def legal_name(name: str, size: int) -> str:
-    """The name as a catalog may hold it that allows so many bytes; most names stay as they are."""
+    """Return a legal name of at most `size` bytes; most names stay as they are."""
     legal = _FORBIDDEN.sub(lambda found: "".join(f"%{byte:02X}" for byte in _bytes(found[0])), name)
     data = _bytes(legal)
     if len(data) <= size:
         return legal
     digest = sha256(_bytes(name)).hexdigest()[:_DIGITS]
     kept = data[: max(size - 1 - _DIGITS, 0)].decode("utf-8", "ignore")
-    # a cut must not leave half of an escape
+    # do not cut an escape in half
     return (re.sub("%[0-9A-F]?$", "", kept) + "~" + digest)[:size]
 
 
@@ -38,9 +38,8 @@ def _bytes(text: str) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class Renaming:
-    """Names of a source as a catalog of these sizes has them; `into` is one namespace for all. Where the source is a
-    catalog of ours, whose names were legal, `keeps_legal` leaves a `%` in them as it is: an earlier import may have
-    put it there."""
+    """Names of a source in a catalog of these sizes. `into` is one namespace for all objects. `keeps_legal` is for a
+    source that is one of our catalogs: a `%` in its names stays, because an earlier import may have put it there."""
 
     sizes: Sizes
     into: str | None = None
@@ -60,7 +59,7 @@ class Renaming:
         return as_found(name.kind, self.namespace(name.namespace), self._legal(name.name, size))
 
     def former(self, name: ObjectName) -> str | None:
-        """What an object that is renamed was called; None for one whose own name stays."""
+        """Return the original name of a renamed object; None if its name stays."""
         new = self.name(name)
         if name.kind is Kind.NAMESPACE:
             return None if new == name else name.namespace

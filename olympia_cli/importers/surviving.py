@@ -1,4 +1,4 @@
-"""Reading what may end the program: Arrow's reader of ORC follows what a damaged file says out of its memory."""
+"""Read files that may crash the process: on a damaged ORC file, Arrow's reader can follow offsets out of its memory."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ from collections.abc import Callable
 from contextlib import suppress
 
 _SECONDS = 600
-"""So long no file of a table takes: a reader that goes round in circles ends then."""
+"""Time limit for reading a file of a table: a reader in an endless loop ends then."""
 
 
 def survives(read: Callable[[], object]) -> bool:
-    """Whether a process that reads it lives on: tried by a copy of this one, which has nothing to lose. What it raises,
-    it raises again to whoever reads then. MemoryError where the machine has no room for a copy, or ends it."""
+    """Return True if a process survives `read`, tried in a fork of this one. An exception in the fork counts as
+    survival: the caller gets it again when it reads. Raise MemoryError if the machine has no memory for a fork, or
+    kills it."""
     if not hasattr(os, "fork"):
         return True
     try:
@@ -25,13 +26,13 @@ def survives(read: Callable[[], object]) -> bool:
         with suppress(BaseException):
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
             signal.alarm(_SECONDS)
-            # what the reader and Python say of it is nobody's news
+            # discard the output of the reader and of Python
             faulthandler.disable()
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             read()
         os._exit(0)
     _, status = os.waitpid(copy, 0)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-        # no reader dies of that: a machine that is out of memory ends programs so, whatever they read
+        # only a machine that is out of memory kills a process with this signal, whatever it reads
         raise MemoryError("it was killed")
     return not os.WIFSIGNALED(status)

@@ -1,5 +1,5 @@
-"""Thrift's compact protocol, which Parquet's footers are written in. Arrow's reader can bring the whole program down on
-a damaged one, so what it is given is read here first."""
+"""Read Thrift's compact protocol, in which Parquet's footers are written. Arrow's reader can crash the process on a
+damaged footer, so footers are read here first."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _NOTHING: dict[int, Any] = {}
 
 @dataclass(frozen=True, slots=True)
 class Each:
-    """A list of structs: what is wanted of each, and who takes it, since a footer may have millions of them. `quick` is
-    asked first for one that begins somewhere and for where it ends, and may not know."""
+    """A list of structs: the fields to keep of each, and a function that takes them, because a footer may have
+    millions. `quick` gets the position of a struct first; it returns the struct and the end, or None."""
 
     wanted: dict[int, Any]
     take: Callable[[dict[int, Any]], object] | None = None
@@ -29,21 +29,21 @@ class Each:
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """A list of plain values of a type."""
+    """A list of plain values of one type."""
 
     type: int
 
 
 _LISTS = (Each, Some)
 Wanted = dict[int, Any] | Each | Some | int | None
-"""The fields that are kept of a struct by their numbers, and what each is: a struct, a list or the type of a value. One
-that is something else is passed over, as every reader of Thrift does. None is whatever there is."""
+"""The fields of a struct to keep, by number, and their types: a struct, a list, or a plain type. A field of another
+type is skipped, as in every Thrift reader. None keeps all fields."""
 
 
 def read_struct(data: memoryview, wanted: dict[int, Any] | None = None) -> dict[int, Any]:
-    """The fields of a struct by their numbers; Garbled where it is none, or only half of one."""
+    """Return the fields of a struct by number. Raise Garbled if it is malformed or cut short."""
     try:
-        # whose single bytes are found faster
+        # indexing bytes is faster than indexing a memoryview
         return _struct(bytes(data), 0, 0, wanted)[0]
     except IndexError:
         raise Garbled("it is cut short") from None
@@ -65,7 +65,7 @@ def _struct(data: bytes, at: int, depth: int, wanted: dict[int, Any] | None) -> 
         if kind in (_TRUE, _FALSE):
             value: Any = kind == _TRUE
         elif kind in _NUMBERS and (byte := data[at]) < 0x80:
-            # as most are
+            # fast path: most numbers have one byte
             value, at = (byte >> 1) ^ -(byte & 1), at + 1
         else:
             value, at = _value(data, at, kind, depth, inner)
@@ -75,7 +75,7 @@ def _struct(data: bytes, at: int, depth: int, wanted: dict[int, Any] | None) -> 
 
 
 def _kind(wanted: Wanted) -> int:
-    """The type that a field must have."""
+    """Return the type that a field must have."""
     if isinstance(wanted, int):
         return wanted
     return _LIST if isinstance(wanted, _LISTS) else STRUCT
@@ -83,7 +83,7 @@ def _kind(wanted: Wanted) -> int:
 
 def _value(data: bytes, at: int, kind: int, depth: int, wanted: Wanted = None) -> tuple[Any, int]:
     if kind in (_TRUE, _FALSE):
-        # in a list each is a byte of its own
+        # in a list, each boolean is a byte
         return data[at] == 1, at + 1
     if kind == _BYTE:
         return data[at], at + 1
@@ -111,7 +111,7 @@ def _list(data: bytes, at: int, depth: int, wanted: Wanted) -> tuple[list[Any], 
     if size == 15:
         size, at = varint(data, at)
     if size and isinstance(wanted, _LISTS) and kind != (wanted.type if isinstance(wanted, Some) else STRUCT):
-        # who reads on in the belief that they are what they should be gets lost
+        # reading on with the expected type would lose the position
         raise Garbled("a list is not of what it should be")
     inner = wanted.wanted if isinstance(wanted, Each) else None
     found = []

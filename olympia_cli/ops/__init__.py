@@ -1,3 +1,3 @@
-"""What an administrator does with a catalog, a room for each kind of work. Values come back; the command line renders
-them.
+"""The administration of a catalog, one folder per kind of operation. Functions return values, and the command line
+renders them.
 """

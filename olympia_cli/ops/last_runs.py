@@ -1,7 +1,6 @@
-"""What ran last, left in the catalog for `status`: a small file for each kind of work, written as well as can be.
+"""Notes about the last runs of operations, kept in the catalog for `status`: one small file per operation.
 
-Nothing depends on these notes but what `status` and `doctor` say, so one that cannot be written is no error, and one
-that cannot be read is none.
+Only reports use these notes. A note that cannot be written is no error, and a damaged note counts as missing.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ MAX_DEPTH = 8
 
 
 def leave_note(store: Store, path: str, clock: Clock, values: dict[str, Any]) -> None:
-    """Leave word of a run that ended now."""
+    """Write the note of a run that has just ended. Ignore errors."""
     document = {"finished_at": time_text(clock.now_millis()), **values}
     with suppress(OlympiaError):
         store.overwrite(path, json.dumps(document).encode())
 
 
 def read_note(store: Store, path: str) -> dict[str, Any] | None:
-    """The note, or None when there is none that can be read."""
+    """Return the note, or None if it is missing or damaged."""
     return read_notes(store, path)[0]
 
 
 def read_notes(store: Store, *paths: str) -> list[dict[str, Any] | None]:
-    """Several of them, in one round trip."""
+    """Read several notes in one round trip. A note is None if it is missing or damaged."""
     return [_decoded(data) for _, data in store.read_many(paths)]
 
 
@@ -51,14 +50,16 @@ def _decoded(data: bytes | StoreError) -> dict[str, Any] | None:
 
 
 def _is_flat(value: object, levels: int) -> bool:
-    """Whether it is nested no deeper than a note is: who goes through it is not to come to the end of the stack."""
+    """Return whether the value has at most `levels` levels, so that recursive code cannot exhaust the stack."""
     inside = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return levels > 0 and all(_is_flat(item, levels - 1) for item in inside)
 
 
 def found_damage(note: bytes | StoreError | None) -> str | None:
-    """Return when a run of fsck found damage that no later run has cleared, by the note of the last one; None if no run
-    did. Every commit asks this, so no more than the note is needed."""
+    """Return when fsck found damage that no later run has cleared, by the note of the last runs, or None.
+
+    Every commit calls this, so it reads no other file.
+    """
     record = _decoded(note) if isinstance(note, bytes) else None
     runs = (record or {}).get("runs")
     for run in runs if isinstance(runs, list) else [record]:

@@ -1,4 +1,4 @@
-"""Pages to send to somebody: no script, nothing from elsewhere, light and dark, every value escaped."""
+"""Self-contained HTML pages: no script, no external resources, light and dark, every value escaped."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ details { margin: .3rem 0; } footer { color: #5a6275; margin-top: 3rem; font-siz
 
 
 def head(what: str, uri: str, now_millis: int, more_style: str = "") -> str:
-    """How a page about a catalog begins: what it is, of which catalog, and when it was made."""
+    """Return the start of a page about a catalog: its title, the catalog's URI, and the time of the page."""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -47,7 +47,7 @@ def head(what: str, uri: str, now_millis: int, more_style: str = "") -> str:
 
 
 def text(value: str) -> str:
-    """A value as data: no markup, and characters that turn text around are shown as escapes."""
+    """Escape a value for HTML. Show control characters, and those that change the text direction, as escapes."""
     return escape("".join(_visible(character) for character in value))
 
 

@@ -1,4 +1,4 @@
-"""How long work says how far it is, without knowing who listens."""
+"""The interface through which long operations report progress."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Protocol
 
 class Progress(Protocol):
     def phase(self, what: str, total: int | None = None) -> None:
-        """A step begins: what it does ("reading nodes"), and how many files it has to do with, if that is known."""
+        """Begin a phase, for example "reading nodes", with the number of its files if that is known."""
         ...
 
     def advance(self, count: int = 1) -> None:
-        """So many files more are done."""
+        """Count more files as done."""
         ...
 
 
 class Silent:
-    """Nobody listens."""
+    """Progress that reports nothing."""
 
     def phase(self, what: str, total: int | None = None) -> None:
         pass
@@ -26,7 +26,7 @@ class Silent:
 
 
 class Within(Silent):
-    """A step whose own steps nobody is told of, only how far it is."""
+    """Forward the count, drop the phase names."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress

@@ -1,7 +1,7 @@
-"""Taking back what some versions did, and keeping what came after.
+"""Revert of versions: undo their changes, and keep the later ones.
 
-A revert is made of ordinary actions on the objects that those versions changed, so conflicts with other writers,
-retries and distributed transactions are what they are for every commit.
+A revert consists of ordinary actions on the objects that those versions changed. Conflicts with other writers, retries
+and distributed transactions work as for every commit.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INVERSE = {"created": "dropped", "dropped": "created", "altered": "altered", "r
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """What cannot be taken back, and why; `name` is None for the catalog itself."""
+    """An object that cannot be reverted, and the reason. `name` is None for the catalog itself."""
 
     name: ObjectName | None
     why: str
@@ -42,7 +42,9 @@ class Conflict:
 
 @dataclass(slots=True)
 class RevertPlan:
-    """What a revert does: the changes in the order in which they are shown, and the catalog's own."""
+    """The changes of a revert, in the order in which they are displayed, and the changes of the catalog's properties
+    and settings.
+    """
 
     first: int
     last: int
@@ -59,22 +61,24 @@ class RevertPlan:
 
 
 def plan_revert(transaction: Transaction, first: int, last: int, at: Callable[[int], Snapshot]) -> RevertPlan:
-    """How to take back the versions from one to another, both included, on what the transaction sees.
+    """Plan the revert of the versions `first` to `last`, both included, on the state that the transaction sees.
 
-    `at` opens versions. RevertConflict tells all that was changed again since; NotRevertible that one of the versions
-    did what only another command takes back.
+    `at` opens versions. Raise RevertConflict with all objects that were changed again since. Raise NotRevertible if one
+    of the versions has actions that only another command can undo.
     """
     if first == 0:
-        raise NotRevertible("v0 created the catalog", hint="there is nothing before it to go back to")
+        raise NotRevertible("v0 created the catalog", hint="no version precedes it")
     after = at(last)
     try:
         before = at(first - 1)
     except VersionNotFound as error:
-        reason = f"what was before v{first} is not known any more: {error.message}"
+        reason = f"the state before v{first} is unknown: {error.message}"
         raise VersionNotFound(reason, hint=error.advice, command=error.command) from None
     for entry in log(after, first):
         if entry.unreadable:
-            raise Damaged("F401", root_path(entry.version, after.file.width), "it is not known what this version did")
+            raise Damaged(
+                "F401", root_path(entry.version, after.file.width), "the actions of this version cannot be read"
+            )
         check_revertible(entry.version, entry.changes)
     plan = _Planner(transaction, RevertPlan(first, last, before), after).make()
     if plan.conflicts:
@@ -83,7 +87,16 @@ def plan_revert(transaction: Transaction, first: int, last: int, at: Callable[[i
 
 
 def apply_revert(transaction: Transaction, plan: RevertPlan) -> None:
-    """Do it: namespaces get their names back first, and those that go do so last, when they are empty."""
+    """Apply the plan in this order:
+
+    1. Rename namespaces back.
+    2. Drop views, tables, and namespaces that another one replaces.
+    3. Restore namespaces.
+    4. Rename tables and views back.
+    5. Restore tables and views.
+    6. Drop the other namespaces, which are empty now.
+    7. Change the catalog's properties and settings.
+    """
     version = plan.before.version
     created, dropped = (
         {change.name for change in plan.changes if change.change == deed} for deed in ("created", "dropped")
@@ -98,7 +111,7 @@ def apply_revert(transaction: Transaction, plan: RevertPlan) -> None:
             name = moved(name, old, new)
         return name
 
-    # views, tables, namespaces: these are dropped when they are empty
+    # sorted by kind, views first and namespaces last: a namespace can be dropped only when it is empty
     gone = sorted((change for change in changes if change.change == "dropped"), key=lambda change: -change.name.kind)
     back = [change.new for change in changes if change.new is not None and _comes_back(change)]
     namespaces = [former for former in back if isinstance(former.name, NamespaceName)]
@@ -122,39 +135,41 @@ def apply_revert(transaction: Transaction, plan: RevertPlan) -> None:
 
 
 def check_revertible(version: int, actions: Sequence[Action]) -> None:
-    """Raise NotRevertible when a version did what only another command takes back."""
+    """Raise NotRevertible if the version has actions that only another command can undo."""
     target = rollback_target(actions)
     for action in actions:
         if action.type == T.CATALOG_ROLLBACK:
             former_version = action.parse_payload(RollbackDef).from_version
             raise NotRevertible(
                 f"v{version} is a rollback to v{target}",
-                hint="go back to what it left",
+                hint="roll back to the version before it",
                 command=("rollback", f"v{former_version}"),
             )
         if action.type == T.CATALOG_EXPORT:
             export = action.parse_payload(ExportDef)
             if export.dropped:
-                raise NotRevertible(f"v{version} dropped the export {export.name}", hint="make it anew")
+                raise NotRevertible(f"v{version} dropped the export {export.name}", hint="export again")
             words = command_words("export", "drop", names=[export.name])
-            raise NotRevertible(f"v{version} recorded an export", hint="drop it", command=words)
+            raise NotRevertible(f"v{version} recorded an export", hint="drop the export", command=words)
         if action.type == T.CATALOG_EXPIRE_MARK:
             raise NotRevertible(
-                f"v{version} is an expire", hint="bring back what it marked", command=("expire", "undo", "--dry-run")
+                f"v{version} is an expire", hint="undo the expire", command=("expire", "undo", "--dry-run")
             )
         if action.type in EXPIRES:
-            raise NotRevertible(f"v{version} is an expire", hint="what it decided stays decided")
+            raise NotRevertible(f"v{version} is an expire", hint="an expire cannot be reverted")
         if action.type == T.CATALOG_REPAIR:
             words = ("rollback", "--dry-run", f"v{version - 1}")
             raise NotRevertible(
-                f"v{version} is a repair", hint="see whether what was before can come back", command=words
+                f"v{version} is a repair", hint="check with a dry run whether a rollback is possible", command=words
             )
         if action.name is None and action.type not in (T.CATALOG_ALTER, T.CATALOG_COMPACT):
-            raise NotRevertible(f"v{version} did what no revert takes back: {action.type_name}", hint="see the log")
+            raise NotRevertible(
+                f"v{version} has an action that cannot be reverted: {action.type_name}", hint="see the log"
+            )
 
 
 class _Planner:
-    """Compares three states of every object that was changed: before, after, and now."""
+    """Compare three states of every changed object: before the versions, after them, and now."""
 
     def __init__(self, transaction: Transaction, plan: RevertPlan, after: Snapshot) -> None:
         self._transaction = transaction
@@ -192,7 +207,7 @@ class _Planner:
     def _read_now(self) -> dict[ObjectName, Found | None]:
         base = self._transaction.base
         paths = [path for name in self._became if (path := base.find(name)) is not None]
-        # so that they are read together; what is wrong with one is told when it is looked at
+        # read all definitions in one round trip; errors are raised by `find` below
         for _ in base.definitions.read(paths):
             pass
         return {name: self._transaction.find(name) for name in self._became}
@@ -203,11 +218,13 @@ class _Planner:
             return "dropped or renamed since"
         became = self._became[name]
         if became is None or became.id != now.id:
-            return "another one has the name since"
+            return "another object has the name now"
         return "altered since"
 
     def _misplaced(self) -> Iterator[Conflict]:
-        """What has no place to come back to, and namespaces that hold more than what goes."""
+        """Yield the conflicts about places: objects whose name is in use or whose namespace is gone, and namespaces to
+        drop that hold later objects.
+        """
         changes, draft = self._plan.changes, self._transaction.draft
         leaving = {change.old_name for change in changes if change.change in ("dropped", "renamed")}
         coming = {change.name for change in changes if change.change != "dropped"}
@@ -221,7 +238,7 @@ class _Planner:
         for former in back:
             now = lives[former.id]
             if now is not None and now != former.name and now not in leaving:
-                yield Conflict(former.name, f"lives as {now} since")
+                yield Conflict(former.name, f"exists as {now} now")
         for name in sorted(coming, key=str):
             around = NamespaceName(name.namespace)
             if around not in coming and (around in leaving or not draft.find(around)):
@@ -230,7 +247,7 @@ class _Planner:
             if change.change == "dropped" and isinstance(change.name, NamespaceName):
                 within = (name for kind in (Kind.TABLE, Kind.VIEW) for name in draft.names(kind, change.name.namespace))
                 if more := [name for name in within if name not in leaving]:
-                    yield Conflict(change.name, f"holds {more[0].kind.word} {more[0]}, which came since")
+                    yield Conflict(change.name, f"holds {more[0].kind.word} {more[0]}, which is newer")
 
     def _compare_catalogs(self, was: CatalogDef, became: CatalogDef, now: CatalogDef) -> None:
         plan = self._plan
@@ -253,7 +270,7 @@ class _Planner:
 
 
 def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConflict:
-    """The error, with the last version that touched each of the objects."""
+    """Return the error, with the last version that touched each of the objects."""
     last: dict[ObjectName | None, int] = {}
     for entry in log(latest, after.version + 1):
         names = {name for action in entry.changes for name in touched(action)}
@@ -267,8 +284,8 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
     count = len(plan.conflicts)
     what = f"{plural(count, 'object')} {'was' if count == 1 else 'were'} changed again"
     error = RevertConflict(
-        f"{versions} cannot be taken back, and nothing was written: {what}",
-        hint="see what came since",
+        f"{versions} cannot be reverted, and nothing was written: {what}",
+        hint="show the later changes",
         command=("diff", f"v{plan.last}..latest"),
     )
     error.conflicts = [
@@ -279,8 +296,9 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
 
 
 def _apart(changes: Sequence[ObjectChange]) -> list[ObjectChange]:
-    """The same changes; a rename from or to a name that another object took or left is a drop there and a return here:
-    no order of renames takes back an exchange."""
+    """Split renames whose old or new name another moving object also uses into a drop and a create: no order of renames
+    can undo an exchange of names.
+    """
     moving = [change for change in changes if change.change != "altered"]
     exchanged_names = {change.name for change in moving if change.new is not None} & {
         change.old_name for change in moving if change.old is not None
@@ -293,13 +311,13 @@ def _apart(changes: Sequence[ObjectChange]) -> list[ObjectChange]:
 
 
 def _parts(change: ObjectChange, replaced: set[ObjectName]) -> list[ObjectChange]:
-    """A rename out of a namespace that is replaced by another, or into one, is a drop there and a return here."""
+    """Split a rename into or out of a namespace that is replaced by another one."""
     around = {NamespaceName(name.namespace) for name in (change.old_name, change.name)}
     return _halves(change) if around & replaced else [change]
 
 
 def _halves(change: ObjectChange) -> list[ObjectChange]:
-    """A rename as a drop and a return; anything else as it is."""
+    """Split a rename into a drop and a create. Return other changes as they are."""
     if change.change != "renamed":
         return [change]
     drop = ObjectChange("dropped", change.old_name, change.old_name, change.old, None)
@@ -307,7 +325,7 @@ def _halves(change: ObjectChange) -> list[ObjectChange]:
 
 
 def _follows(change: ObjectChange, around: Sequence[ObjectChange]) -> bool:
-    """Whether a rename is that of the namespace around it and nothing else: it is taken back with that one."""
+    """Return whether the rename only follows from a rename of its namespace. Reverting that one reverts it too."""
     if change.change != "renamed" or isinstance(change.name, NamespaceName) or change.fields():
         return False
     return any(moved(change.old_name, move.old_name, move.name) == change.name for move in around)
@@ -320,7 +338,7 @@ def _same(this: Found | None, other: Found | None) -> bool:
 
 
 def _comes_back(change: ObjectChange) -> bool:
-    """Whether the older definition is to be put in place."""
+    """Return whether the older definition must be restored."""
     return change.change in ("created", "altered") or (change.change == "renamed" and bool(change.fields()))
 
 

@@ -1,4 +1,4 @@
-"""A look at the metadata file of an Iceberg table or view: is it there, and is it what it should be?"""
+"""Checks of the metadata files of Iceberg tables and views."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from olympia_cli.format.strict_json import read_json
 
 FORMAT_VERSIONS = (1, 2, 3)
 VIEW_FORMAT_VERSIONS = (1,)
-# a few kilobytes that unpack to more than memory holds are not metadata
+# larger than any real metadata, and small enough for memory: a compression bomb is refused
 MAX_BYTES = 256 * 1024 * 1024
 _HINT = "check the location"
 
 
 def parse_metadata(data: bytes, location: str) -> dict[str, Any]:
-    """The metadata file of an Iceberg table, as the JSON object that it is; Damaged if it is none, Unsupported if it is
-    newer than this program."""
+    """Parse the metadata file of an Iceberg table. Raise Damaged if it is not table metadata, and Unsupported if its
+    format version is unknown.
+    """
     return _parsed(data, location, "table", FORMAT_VERSIONS, ("location", "last-column-id"))
 
 
 def parse_view_metadata(data: bytes, location: str) -> dict[str, Any]:
-    """The same of a view, which says what the view is now."""
+    """Parse the metadata file of an Iceberg view. Raise Damaged also if the current version is not listed."""
     metadata = _parsed(data, location, "view", VIEW_FORMAT_VERSIONS, ("view-uuid", "current-version-id", "versions"))
     versions, current = metadata["versions"], metadata["current-version-id"]
     listed = (
@@ -45,7 +46,7 @@ def _parsed(
     except (ValueError, OSError, EOFError, zlib.error):
         raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
     version = metadata.get("format-version") if isinstance(metadata, dict) else None
-    # True equals 1, and is no version
+    # True equals 1, but is not a version
     if not isinstance(version, int) or isinstance(version, bool) or version < format_versions[0]:
         raise Damaged("F602", location, f"it is not the metadata of an Iceberg {what}", hint=_HINT)
     missing = [key for key in keys if key not in metadata]
@@ -58,7 +59,7 @@ def _parsed(
 
 def unpacked(data: bytes, location: str) -> bytes:
     """Return the text of a metadata file. Raise Unsupported if it unpacks to more than any metadata has."""
-    # such files may be compressed, and say so in their names only by convention
+    # the file may be compressed; its name tells so only by convention
     if not data.startswith(b"\x1f\x8b"):
         return data
     text = gzip.GzipFile(fileobj=io.BytesIO(data)).read(MAX_BYTES + 1)

@@ -1,1 +1,1 @@
-"""The catalog over HTTP: Iceberg's REST API, and a page to look at it. Starlette and uvicorn are here alone."""
+"""The catalog over HTTP: Iceberg's REST API, and a web page. The only package that uses Starlette and uvicorn."""

@@ -1,4 +1,4 @@
-"""Who a request is from, and whether it may be answered at all; the exchange of a client's secret for a token."""
+"""Authenticate requests, and exchange a client's secret for a token."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from olympia_cli.rest.settings import Settings, is_loopback
 from olympia_cli.rest.tokens import Caller, Tokens, TokensState
 
 _HOST = re.compile(r"(\[[^]]*]|[^:]*[^:.])\.?(?::[0-9]*)?")
-"""A name or an address, with a port or without. `localhost.` is `localhost`: the dot ends a name of the DNS."""
+"""A host name or address with an optional port. A final dot, as in `localhost.`, is ignored, as in DNS."""
 
 
 class Access:
-    """Without tokens everybody who reaches the server may do everything."""
+    """Authentication. Without tokens, everyone who reaches the server has full access."""
 
     def __init__(self, settings: Settings, everybody: str, clock: Clock) -> None:
-        """`everybody` is how the log names those who need no token."""
+        """Read the tokens. `everybody` is the name in the log for callers without a token."""
         self._settings = settings
         self._everybody = Caller(everybody)
         self.tokens = Tokens(settings.tokens, clock) if settings.tokens else None
 
     def caller(self, authorization: str | None, *, browser: bool = False) -> Caller:
-        """Whose token it is. A browser cannot send one by itself, but asks for a password: the token is that."""
+        """Return the caller with this token. A browser sends the token as the password of basic authentication."""
         if self.tokens is None:
             return self._everybody
         if self.tokens.state is TokensState.UNREADABLE:
-            # a 401 would tell a client that its token is wrong, which is not known: the client may try again
+            # not 401: a client would then discard its token, which may be valid
             raise _no_token_is_admitted(self.tokens)
         kind, _, credentials = (authorization or "").partition(" ")
         token = None
@@ -49,8 +49,10 @@ class Access:
         return found
 
     def exchange(self, form: bytes, authorization: str | None) -> Response:
-        """Answer OAuth2's request for a token: a client proves its name and secret, and the secret is its token. So the
-        server keeps no state, and taking back the token takes back both."""
+        """Answer an OAuth2 token request: check the client's name and secret, and return the secret as the token.
+
+        The server keeps no state, and revoking the token revokes both.
+        """
         try:
             pairs = parse_qsl(form.decode(), keep_blank_values=True, strict_parsing=True, max_num_fields=20)
         except ValueError:
@@ -80,7 +82,7 @@ class Access:
         return Response(json.dumps(token), headers=_UNSTORED, media_type="application/json")
 
     def health(self) -> dict[str, str]:
-        """What a check of the server's health says of the tokens. Raise a Failure if no token is admitted."""
+        """Return the state of the tokens for a health check. Raise Failure if no token is accepted."""
         if self.tokens is None:
             return {}
         if self.tokens.state not in (TokensState.CURRENT, TokensState.STALE):
@@ -88,7 +90,11 @@ class Access:
         return {"tokens": self.tokens.state}
 
     def check_host(self, host: str | None) -> None:
-        """A page from elsewhere may have a name of its own lead here: whoever needs no token must know us by ours."""
+        """Reject requests with a foreign Host header, against DNS rebinding.
+
+        Only servers without tokens on a loopback address need this check: another site's page could otherwise reach
+        them under its own name.
+        """
         if self.tokens is not None or not self._settings.is_loopback:
             return
         found = _HOST.fullmatch(host or "")
@@ -97,7 +103,7 @@ class Access:
 
 
 def _no_token_is_admitted(tokens: Tokens) -> Failure:
-    # the path of the file, and what is wrong in it, are in the log alone: a check of health needs no token
+    # the file's path and problem are only in the log, because the health check needs no token
     message = f"the tokens file is {tokens.state}: no token is admitted"
     return Failure(503, "ServiceUnavailableException", message, RETRY_AFTER)
 
@@ -122,7 +128,7 @@ _UNSTORED = {"Cache-Control": "no-store"}
 
 
 def _refusal(code: str, message: str) -> Response:
-    """An error as OAuth2 has it (RFC 6749, 5.2)."""
+    """Return an OAuth2 error response (RFC 6749, section 5.2)."""
     status, headers = 400, dict(_UNSTORED)
     if code == "invalid_client":
         status, headers["WWW-Authenticate"] = 401, 'Basic realm="olympia"'

@@ -1,4 +1,4 @@
-"""The server as an application: a request comes in, is let in or not, is answered, and leaves a line in the log."""
+"""The ASGI application: authenticate a request, run its operation, send the response, and log it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from olympia_cli.rest.tokens import Caller
 from olympia_cli.rest.wording import worded
 
 DRAINED = 4
-"""Of a body that is too large so many times its limit is read, and forgotten: who is cut off while he sends does not
-see the answer."""
+"""A body that is too large is read and discarded up to this multiple of the limit. A client that is cut off while it
+sends would not see the response."""
 
 Handler = Callable[[Call], Response]
 Early = Callable[[Call], Response | None]
@@ -33,7 +33,7 @@ Early = Callable[[Call], Response | None]
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An endpoint. `run` may wait for stores, in a thread; `early` answers at once what is known already."""
+    """An endpoint. `run` may wait for stores, in a thread. `early` may return a cached response at once."""
 
     name: str
     method: str
@@ -42,16 +42,16 @@ class Operation:
     writes: bool = False
     early: Early | None = None
     commits: bool = False
-    """Whether a status of 500 means that nobody knows what became of it."""
+    """True if a status of 500 means that the outcome of the commit is unknown."""
     public: bool = False
     browser: bool = False
-    """Whether a person looks at it, who may give a token as a password; all of the catalog is shown there."""
+    """True for pages for browsers, which send the token as a password. They show the whole catalog."""
     form: bool = False
-    """Whether it exchanges a client's secret for a token: its request is a form, and says nothing of the catalog."""
+    """True for the exchange of a client's secret for a token, whose request is a form."""
 
 
 class Api:
-    """An ASGI application."""
+    """The ASGI application."""
 
     def __init__(self, service: Service, operations: Sequence[Operation], access: Access, record: Record) -> None:
         self.service = service
@@ -63,7 +63,7 @@ class Api:
             (Route(operation.path, _unused, methods=[operation.method]), operation) for operation in operations
         ]
         for route, operation in self._routes:
-            # HEAD is an operation of its own, where there is one
+            # Starlette adds HEAD to GET routes, but here HEAD is an operation of its own
             route.methods = {operation.method}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -115,7 +115,7 @@ class Api:
     async def _answer(self, asked: _Asked, receive: Receive) -> Response:
         self._refresh_tokens()
         if asked.header("content-length") is not None and asked.header("transfer-encoding") is not None:
-            # two ends of one request (RFC 9112, 6.3): what follows on the connection may not be from its client
+            # an ambiguous end of the request (RFC 9112, section 6.3) allows request smuggling
             raise Failure(400, "BadRequestException", "a request has a length or is chunked, not both", _CLOSE)
         operation = self._find(asked)
         if operation.public:
@@ -131,7 +131,7 @@ class Api:
         if operation.form:
             return self._access.exchange(body, asked.header("authorization"))
         if asked.method == "POST" and content != "application/json":
-            # a page of another site may have a browser send anything else, and nothing at all
+            # other content types can be sent by a form on another site's page
             raise bad_request("a POST must be sent as application/json")
         work = partial(self._work, operation, asked, caller, body)
         try:
@@ -141,7 +141,7 @@ class Api:
                 key = f"{asked.method} {asked.path}?".encode() + asked.scope["query_string"] + b"\n" + body
                 return await self._idempotency.once(caller.name, asked.header("idempotency-key"), key, work)
         except TimeoutError:
-            # its thread goes on until the store gives up
+            # the operation's thread continues until the store's time limit
             kind = UNKNOWN if operation.commits else "GatewayTimeoutException"
             raise Failure(504, kind, "the store did not answer in time") from None
 
@@ -161,7 +161,7 @@ class Api:
             raise failure if call is None else worded(failure, operation.name, call) from error
 
     def _refresh_tokens(self) -> None:
-        """Look what the tokens are by now, and log a problem with each request that meets it."""
+        """Reload the tokens. Log a problem with every request that meets it."""
         tokens = self._access.tokens
         if tokens is not None:
             tokens.refresh()
@@ -179,19 +179,19 @@ class Api:
                 others.add(operation.method)
         if others:
             allowed = {"Allow": ", ".join(sorted(others))}
-            raise Failure(405, "MethodNotAllowedException", "there is no such operation here", allowed)
-        raise Failure(404, "NoSuchEndpointException", "there is nothing here")
+            raise Failure(405, "MethodNotAllowedException", "this method is not allowed here", allowed)
+        raise Failure(404, "NoSuchEndpointException", "there is no such endpoint")
 
     def _check_allowed(self, operation: Operation, caller: Caller) -> None:
         if operation.writes and self._settings.read_only:
-            raise forbidden("this server only reads")
+            raise forbidden("this server is read-only")
         if operation.writes and not caller.writes:
-            raise forbidden("the token is for reading only")
+            raise forbidden("the token is read-only")
         if operation.browser and caller.namespaces is not None:
             raise forbidden("the token is not for the whole catalog")
 
     async def _body(self, asked: _Asked, receive: Receive) -> bytes:
-        """The body, as far as it is not too large and comes in time."""
+        """Return the body. Raise Failure if it is too large or too slow."""
         most = self._settings.max_body_bytes
         declared = asked.header("content-length")
         if declared is not None and (not declared.isdigit() or int(declared) > DRAINED * most):
@@ -219,10 +219,10 @@ class Api:
 
 
 class _Asked:
-    """What is known of a request so far."""
+    """The facts known about a request so far."""
 
     def __init__(self, scope: Scope) -> None:
-        # encoded as it came: a name may hold a slash
+        # the encoded path, because a name may contain an encoded slash
         self.path = scope.get("raw_path", b"").decode("ascii", "replace") or scope["path"]
         self.prefix, path = split_prefix(self.path)
         self.scope: Scope = {**scope, "path": path, "root_path": ""}
@@ -238,7 +238,9 @@ class _Asked:
 
 
 class _Told:
-    """Sends an answer on, and remembers its status and size. The log has it before the client does."""
+    """Forwards a response, and records its status and size. The request is logged before the end of the response is
+    sent.
+    """
 
     def __init__(self, send: Send, log: Callable[[], None]) -> None:
         self._send = send
@@ -270,10 +272,10 @@ _CLOSE = {"Connection": "close"}
 
 
 def _too_large(most: int) -> Failure:
-    # what is left of the body is not read
+    # the rest of the body is not read
     return Failure(413, "RequestTooLargeException", f"a request has at most {most:,} bytes", _CLOSE)
 
 
 async def _unused(request: Request) -> Awaitable[Response]:
-    """A route wants an endpoint; these are only asked whether a path is theirs."""
+    """Placeholder endpoint: the routes are only used for matching."""
     raise NotImplementedError

@@ -1,4 +1,4 @@
-"""Answers that never change, as many as a number of bytes allows."""
+"""A cache of immutable responses, limited in bytes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Hashable
 
 
 class ByteCache:
-    """Bytes by key; those that were not asked for lately go first. Safe for several threads."""
+    """An LRU cache of bytes. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -27,7 +27,7 @@ class ByteCache:
             return found
 
     def put(self, key: Hashable, value: bytes) -> None:
-        # one answer must not drive all others out
+        # a single entry must not evict all others
         if len(value) > self._limit // 4:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""One request of the REST API: who asks, where, for what; and the two ways to answer it, by reading and by changing."""
+"""A request of the REST API, and the two ways to answer it: reading and changing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from olympia_cli.rest.tokens import Caller
 
 SEPARATOR = "\x1f"
 SAVES = 20
-"""So often a change inside a transaction is tried when others save it first."""
+"""The maximum number of attempts for a change inside a transaction that other processes save first."""
 
 R = TypeVar("R")
 View = Snapshot | Transaction
@@ -40,23 +40,23 @@ class Call:
     prefix: Prefix
     caller: Caller
     parts: Mapping[str, str]
-    """The variable parts of the path, still encoded."""
+    """The variable parts of the path, percent-encoded."""
     query: QueryParams
     headers: Mapping[str, str]
     body: bytes
     latest: Snapshot
 
-    # What is asked for
+    # The objects of the request
 
     @property
     def namespace(self) -> str:
-        """The namespace in the path, which the caller may see."""
+        """The namespace in the path, if the caller may access it."""
         return self._namespace("NoSuchNamespaceException")
 
     @property
     def table(self) -> TableName:
-        # of a table in a namespace that cannot be it is the table that is missing: Spark asks for `s.t.files` as a
-        # table first, and goes on to the files of `s.t` only then
+        # an impossible namespace means a missing table: Spark tries `s.t.files` as a table first, and reads the files
+        # of `s.t` only after that error
         missing = "NoSuchTableException"
         return _name(TableName, self._namespace(missing), self._part("table"), missing)
 
@@ -72,8 +72,10 @@ class Call:
         return unquote(self.parts[name], errors="surrogateescape")
 
     def check_namespace(self, parts: object, missing: str | None = None) -> str:
-        """A namespace as a list of its levels, of which this catalog has one. One that cannot be is a bad request, or
-        what is `missing`."""
+        """Return the namespace from a list of levels, of which this catalog has one.
+
+        An invalid namespace is a bad request or, with `missing`, an error of that type.
+        """
         if not isinstance(parts, list) or not parts or not all(isinstance(part, str) for part in parts):
             raise bad_request("a namespace is a list of names")
         shown = ".".join(parts)
@@ -101,8 +103,10 @@ class Call:
         return self.check_namespace(value.get("namespace")), value["name"]
 
     def document(self) -> dict[str, Any]:
-        """Return the body, which must be a JSON object, without its null fields: Iceberg's own parser takes them as
-        missing, and clients send them."""
+        """Return the body, which must be a JSON object, without null fields.
+
+        Iceberg's own parser treats null fields as missing, and clients send them.
+        """
         try:
             found = read_request(self.body)
         except ValueError as error:
@@ -114,8 +118,11 @@ class Call:
     # Reading
 
     def read(self, do: Callable[[View], R]) -> R:
-        """What is found in a version, or inside a distributed transaction. Under SERIALIZABLE what was read there
-        decides about conflicts, so it is saved, unless it is read by somebody who may change nothing."""
+        """Read a version, or the state inside a distributed transaction.
+
+        Under SERIALIZABLE, the transaction's reads decide about conflicts, so they are saved, unless the caller is
+        read-only.
+        """
         if self.prefix.txn is None or not self.caller.writes or self.service.settings.read_only:
             return do(self.look())
         return self._inside(self.prefix.txn, lambda changes: do(changes.transaction))
@@ -124,7 +131,7 @@ class Call:
         return self.read(lambda view: view.find(name) is not None if isinstance(view, Snapshot) else view.exists(name))
 
     def look(self) -> View:
-        """As `read`, for what decides nothing by being read."""
+        """Like `read`, for reads that must not cause conflicts."""
         if self.prefix.txn is None:
             return self._snapshot()
         return distributed.load(self.service.catalog, self.prefix.txn).transaction
@@ -137,7 +144,9 @@ class Call:
     # Changing
 
     def change(self, do: Change[R], what: str) -> R:
-        """Do statements: in a commit, perhaps with those of others, or inside a distributed transaction."""
+        """Apply a change in a commit, possibly together with other clients' changes, or inside a distributed
+        transaction.
+        """
         if self.prefix.at is not None:
             raise forbidden("an older version of a catalog cannot be changed")
         if self.prefix.txn is None:
@@ -147,7 +156,7 @@ class Call:
     def _inside(self, txn: str, do: Change[R]) -> R:
         for attempt in range(SAVES):
             try:
-                # requests of this process take turns, so that only other processes can be in the way
+                # a lock per transaction, so that only other processes can save first
                 with _turns(txn):
                     found = distributed.load(self.service.catalog, txn)
                     known = len(found.transaction.actions)
@@ -171,7 +180,7 @@ def _turns(txn: str) -> threading.Lock:
 
 
 def _name(kind: type[R], namespace: str, name: str, missing: str) -> R:
-    """A name in a path: what cannot be one is the name of nothing."""
+    """Return the name in a path. An impossible name means a missing object."""
     try:
         return kind(namespace, name)  # type: ignore[call-arg]
     except InvalidName as error:
@@ -179,8 +188,7 @@ def _name(kind: type[R], namespace: str, name: str, missing: str) -> R:
 
 
 def check_reachable(name: str) -> None:
-    """Refuse what is to be made under a name that could not be asked for: however `.` and `..` are written, clients
-    fold them out of an address."""
+    """Reject names for new objects that no URL could address: clients normalize `.` and `..` away, in any encoding."""
     if name in (".", ".."):
         raise bad_request(f"{name!a} cannot be the name of something that is asked for by its address")
 

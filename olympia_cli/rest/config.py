@@ -1,4 +1,4 @@
-"""What a client is told first: which operations there are, and the prefix that means what it asked for."""
+"""The configuration for clients: the server's operations, and the prefix for the requested warehouse."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from olympia_cli.rest.idempotency import LIFETIME
 from olympia_cli.rest.prefixes import Prefix, parse_warehouse
 
 NAME = "olympia"
-"""A warehouse of this name is the catalog, whichever it is: some clients must name one."""
+"""A warehouse name that always means this catalog, for clients that require one."""
 
 
 def config(call: Call, endpoints: Iterable[tuple[str, str, bool]]) -> Response:
-    """`endpoints` are method, path and whether they write."""
+    """Return the configuration. `endpoints` are method, path, and True for operations that write."""
     prefix = _prefix(call)
     writes = prefix.at is None and call.caller.writes and not call.service.settings.read_only
     listed = [
@@ -31,7 +31,7 @@ def config(call: Call, endpoints: Iterable[tuple[str, str, bool]]) -> Response:
     overrides = {"prefix": prefix.text} if prefix.text else {}
     told = {
         "olympia.version": str(call.latest.version),
-        # what the definition leaves open
+        # properties that the REST definition leaves open
         "olympia.multi-table-commit": "atomic",
         "olympia.time-travel": "prefix at/<version, time or export>",
         "olympia.purge": "keeps-files",
@@ -47,8 +47,9 @@ def config(call: Call, endpoints: Iterable[tuple[str, str, bool]]) -> Response:
 
 
 def _prefix(call: Call) -> Prefix:
-    """The prefix for the warehouse that the client names. A reference is resolved now: who asks for the latest version
-    gets this one, and goes on seeing it."""
+    """Return the prefix for the client's warehouse. A reference is resolved now, so that the client keeps this
+    version.
+    """
     warehouse = call.query.get("warehouse", "")
     found = parse_warehouse(warehouse)
     if found is None:

@@ -1,4 +1,4 @@
-"""What is answered when something is wrong: the status and the type that the Iceberg REST definition gives it."""
+"""Error responses, with the status and type of Iceberg's REST definition."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ R = TypeVar("R")
 
 RETRY_AFTER = {"Retry-After": "1"}
 UNKNOWN = "CommitStateUnknownException"
-"""Nobody knows whether it was done."""
+"""The error type for an unknown outcome."""
 
 
 class Failure(Exception):
-    """An answer that is an error."""
+    """An error response."""
 
     def __init__(self, status: int, type: str, message: str, headers: Mapping[str, str] | None = None) -> None:
         self.message = masked(message)
@@ -30,7 +30,7 @@ class Failure(Exception):
         self.headers = dict(headers or {})
 
     def response(self) -> Response:
-        # no bytes of a catalog are text for a terminal or a browser: what is not ASCII is escaped
+        # non-ASCII characters are escaped, because bytes from a catalog must not reach terminals or browsers as text
         body = {"error": {"message": self.message, "type": self.type, "code": self.status}}
         return Response(json.dumps(body), self.status, self.headers, media_type="application/json")
 
@@ -44,11 +44,11 @@ def forbidden(message: str) -> Failure:
 
 
 NONSENSE = (ValueError, TypeError, LookupError, AttributeError, StopIteration, NotImplementedError, RecursionError)
-"""PyIceberg's ways to say that a document, or an update of a table, makes no sense."""
+"""PyIceberg's exceptions for an invalid document or table update."""
 
 
 def parsed(parse: Callable[..., R], *given: object, field: str = "") -> R:
-    """Return what a client sent, as PyIceberg's models have it. An error names the field of the request."""
+    """Parse a part of a request with PyIceberg's models. The error names the field of the request."""
     try:
         return parse(*given)
     except NONSENSE as error:
@@ -56,7 +56,7 @@ def parsed(parse: Callable[..., R], *given: object, field: str = "") -> R:
 
 
 def objects(document: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
-    """Return a list of objects in a request. Null and a missing field are an empty list, as in Iceberg's own parser."""
+    """Return a list of objects in a request. A missing or null field is an empty list, as in Iceberg's own parser."""
     value = document.get(field)
     if value is None:
         return []
@@ -78,7 +78,7 @@ _STATUS: dict[type[OlympiaError], tuple[int, str]] = {
     errors.NamespaceNotEmpty: (409, "NamespaceNotEmptyException"),
     errors.CommitConflict: (409, "CommitFailedException"),
     errors.SavedElsewhere: (409, "CommitFailedException"),
-    # trying again does not bring these back
+    # not 409, because a retry cannot succeed
     errors.TransactionExpired: (400, "TransactionClosedException"),
     errors.TransactionClosed: (400, "TransactionClosedException"),
     errors.Refused: (403, "ForbiddenException"),
@@ -99,22 +99,24 @@ _FOREIGN = {
     UNKNOWN: (500, UNKNOWN),
     "ValidationError": (400, "BadRequestException"),
 }
-"""PyIceberg's errors, by name: it is imported where a table is written, and not to read a list."""
+"""PyIceberg's errors by name, so that lists can be read without importing it."""
 
 
 def failure_of(error: Exception, *, commits: bool = False) -> Failure:
-    """The answer for an error. `commits`: a status of 500 tells the client that nobody knows whether it was done."""
+    """Return the response for an error. With `commits`, a status of 500 tells the client that the outcome is
+    unknown.
+    """
     if isinstance(error, Failure):
         return error
     if isinstance(error, OlympiaError):
         return _known(error, commits)
     if isinstance(error, ValueError) and isinstance(error.__cause__, OlympiaError):
-        # as the catalog for PyIceberg tells it
+        # raised by the catalog for PyIceberg
         return _known(error.__cause__, commits)
     if type(error).__name__ in _FOREIGN and type(error).__module__.startswith(("pyiceberg", "pydantic")):
         return Failure(*_FOREIGN[type(error).__name__], str(error).partition("\n")[0][:500])
     kind = UNKNOWN if commits else "InternalServerError"
-    return Failure(500, kind, f"a bug: {type(error).__name__}; the server's log has more")
+    return Failure(500, kind, f"a bug: {type(error).__name__}; see the server's log")
 
 
 def _known(error: OlympiaError, commits: bool) -> Failure:
@@ -123,11 +125,11 @@ def _known(error: OlympiaError, commits: bool) -> Failure:
     if error.exit_code == 2:
         return Failure(400, "BadRequestException", str(error))
     if isinstance(error, errors.StorageFailed):
-        # nothing was done, so that trying again is safe
+        # nothing was done, so a retry is safe
         return Failure(503, "ServiceUnavailableException", str(error), RETRY_AFTER)
     if isinstance(error, errors.TransactionTooLarge):
         return Failure(400, "BadRequestException", error.message)
-    # a catalog that cannot be read, a store that refuses the server: no client can help it, and nothing was committed
+    # an unreadable catalog, or a store that denies the server access: clients cannot help, and nothing was committed
     return Failure(503 if commits else 500, "InternalServerError", str(error))
 
 
@@ -136,4 +138,4 @@ def _first_line(error: Exception, field: str) -> str:
         found = error.errors()[0]
         where = ".".join(str(part) for part in (*([field] if field else []), *found.get("loc", ())))
         return f"the request is malformed: {where}: {found.get('msg', '')}"[:500]
-    return f"the request makes no sense: {str(error).partition(chr(10))[0][:500] or type(error).__name__}"
+    return f"the request is invalid: {str(error).partition(chr(10))[0][:500] or type(error).__name__}"

@@ -1,4 +1,4 @@
-"""Metadata files and manifests as the server reads and creates them: with its own settings, each read once."""
+"""Metadata files and manifests of the server, read and created with its own settings, and cached."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from olympia_cli.rest.cache import ByteCache
 
 
 class KeptFiles:
-    """Files on our stores. Metadata and manifests never change, so the content of recent ones is cached."""
+    """Files on our stores. The content of recent metadata files and manifests is cached, because they never change."""
 
     def __init__(self, files: TableFiles, cache_bytes: int) -> None:
         self._files = files
         self._kept = ByteCache(cache_bytes)
 
     def read(self, location: Location) -> bytes:
-        # the same file within another folder may not be read, as a link leads there
+        # the root is part of the key: with another root, a link to the file may be forbidden
         key = (location, location.root)
         content = self._kept.get(key)
         if content is None:
@@ -25,8 +25,8 @@ class KeptFiles:
             if isinstance(found, PathOutside):
                 raise outside(location.text)
             if isinstance(found, PathMissing) or (isinstance(found, StorageFailed) and found.is_no_file):
-                # a pipe is no file: a reader would wait for its other end
-                raise FileNotFoundError(f"{location.text} is no file")
+                # a FIFO, for example, which would block a reader
+                raise FileNotFoundError(f"{location.text} is not a file")
             if isinstance(found, OlympiaError):
                 raise found
             content = found
@@ -41,5 +41,5 @@ class KeptFiles:
 
 
 def outside(location: str) -> Refused:
-    """The error for a link that leads out of a caller's folders. It does not tell where to."""
+    """Return the error for a link out of a caller's folders. The message omits the link's target."""
     return Refused(f"{location} leads outside of what you may use here", hint="")

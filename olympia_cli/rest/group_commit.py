@@ -1,8 +1,8 @@
-"""Changes of several clients that come together become one commit.
+"""Group commit: simultaneous changes of several clients become one commit.
 
-A commit costs several round trips to the store, one after the other, and there is one next version: without this the
-catalog would take no more changes a second than a round trip allows. Whoever finds nobody committing commits all that
-wait, himself first; then one of those who came meanwhile does.
+A commit takes several sequential round trips to the store, and only one commit can become the next version. Group
+commit lets the catalog take more changes per second than that allows. The first client becomes the leader, and commits
+its own and all waiting changes. Then one of the clients that arrived meanwhile becomes the leader.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ATTEMPTS = 5
 
 R = TypeVar("R")
 Change = Callable[[TableChanges], R]
-"""Statements on a transaction. They may be done more than once, each time on another version."""
+"""A function that changes a transaction. It may be called several times, on different versions."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,7 +42,7 @@ class _Job:
     turn: threading.Event = field(default_factory=threading.Event)
     finished: bool = False
     files: list[str] = field(default_factory=list)
-    """Those that are written for it."""
+    """The files written for this change."""
     result: Any = None
     error: Exception | None = None
 
@@ -51,7 +51,7 @@ class _Job:
 
 
 class GroupCommit:
-    """Commits changes, each as a whole or not at all. Safe for several threads."""
+    """Commits changes, each completely or not at all. Thread-safe."""
 
     def __init__(self, catalog: Catalog, files: MetadataFiles, retry_for: float = 30.0) -> None:
         self._catalog = catalog
@@ -65,8 +65,7 @@ class GroupCommit:
         self.changes = 0
 
     def commit(self, change: Change[R], by: str, what: str) -> R:
-        """Do a change and commit it; what the statements returned. An error of theirs is raised here, and leaves
-        the changes beside it alone."""
+        """Commit a change and return its result. Its error is raised here and does not affect the other changes."""
         job = _Job(change, by, what)
         with self._lock:
             self._waiting.append(job)
@@ -101,9 +100,11 @@ class GroupCommit:
                 job.turn.set()
 
     def _commit(self, group: Sequence[_Job]) -> None:
-        """Commit what can be done of a group. What does not go together with another process's commit is done anew on
-        what that one left, each change by itself, and succeeds there or says why not; so is what was refused for what
-        then was not committed."""
+        """Commit a group of changes.
+
+        After a conflict with another process, each change is retried alone on the new version. It then succeeds or
+        raises its own error. Changes that failed because of a change that was then not committed are retried, too.
+        """
         alone = len(group) == 1
         for attempt in range(ATTEMPTS if alone else 1):
             changes = self._begin()
@@ -122,11 +123,11 @@ class GroupCommit:
                 continue
             except CommitStateUnknownException as error:
                 for job in staged:
-                    # whose files the others' are is not this one's business
+                    # this client's files only, not those of the others
                     job.end(unknown(error.__cause__, job.files))
                 break
             except Exception as error:
-                # what one of them cannot have written, or is too large together, the others need not bear
+                # this may be the fault of one change, or of their total size, so retry each alone
                 if changes.unwritten or isinstance(error, InvalidOption | TransactionTooLarge):
                     if not alone:
                         break
@@ -140,7 +141,7 @@ class GroupCommit:
             self.changes += len(staged)
             for job in staged:
                 job.end()
-            # what they were refused for stands now
+            # their errors refer to changes that are now committed
             _end_all(refused)
             return
         if not alone:
@@ -149,12 +150,12 @@ class GroupCommit:
                     self._commit([job])
 
     def _warn_of_lost_hints(self) -> None:
-        """Log once that commits have no hint: other readers need more requests."""
-        # a copy: other threads write hints meanwhile
+        """Log once that hints could not be written, so that other readers need more requests."""
+        # a copy, because other threads may write hints meanwhile
         lost = {path: error.message for path, error in self._catalog.store.lost_hints.copy().items()}
         if lost != self._lost_hints:
             for path, message in lost.items():
-                _log.warning("the hint %s could not be written, and readers do without it: %s", path, message)
+                _log.warning("the hint %s could not be written, so readers need more requests: %s", path, message)
             self._lost_hints = lost
 
     def _begin(self) -> TableChanges:
@@ -165,7 +166,7 @@ class GroupCommit:
 
 
 def _stage(job: _Job, changes: TableChanges) -> Exception | None:
-    """Do the statements of a change. One that fails takes back those before it in the same change."""
+    """Apply a change. If it fails, undo all of it and return the error."""
     try:
         before = len(changes.places)
         with changes.whole():
@@ -182,7 +183,7 @@ def _end_all(refused: Mapping[_Job, Exception]) -> None:
 
 
 def _signature(jobs: Sequence[_Job]) -> tuple[str, str]:
-    """Who commits and why, for the log: in a group each change with its author."""
+    """Return author and message for the log. In a group, the message names the author of each change."""
     authors = list(dict.fromkeys(job.by for job in jobs))
     if len(jobs) == 1:
         return jobs[0].by, jobs[0].what

@@ -1,7 +1,7 @@
-"""Requests that a client sends again because the answer was lost: done once, and answered alike.
+"""Idempotency keys: a repeated request is run once, and gets the same response.
 
-The answers are kept in this process. After a restart, or at another server, a key is new; then the requirements of a
-commit still say no to what was done already.
+The responses are kept in this process. After a restart, or on another server, a key is new. The requirements of a
+commit then still reject a repetition.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LIFETIME_MILLIS = 30 * 60 * 1000
 LIFETIME = "PT30M"
 KEPT = 10_000
 KEPT_BYTES = 64 * 2**20
-"""Those that were made first go when there are too many, or they are too large together."""
+"""The maximum bytes of stored responses. The oldest ones are evicted."""
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Kept:
 
 
 class Idempotency:
-    """Used on the event loop alone."""
+    """Stored responses. Must only be used on the event loop."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -44,7 +44,7 @@ class Idempotency:
     async def once(
         self, caller: str, key: str | None, request: bytes, work: Callable[[], Awaitable[Response]]
     ) -> Response:
-        """The answer of the work, or the one that was given to the same request before."""
+        """Return the response of `work`, or the stored response to the same request."""
         if key is None:
             return await work()
         known, now = (caller, _checked(key)), self._clock.elapsed_millis()
@@ -56,7 +56,7 @@ class Idempotency:
             return await asyncio.shield(kept.answer)
         self._forget(now)
         kept = self._kept[known] = _Kept(fingerprint, now, asyncio.get_running_loop().create_future())
-        # who waits may give up, and come back with the same key: the work goes on, and is not begun again
+        # a separate task, so that the work continues if the client gives up, and is not started again on a retry
         self._under_way.add(task := asyncio.create_task(self._do(known, kept, work)))
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(kept.answer)
@@ -67,9 +67,9 @@ class Idempotency:
             kept.answer.set_result(answer)
         except BaseException as error:
             kept.answer.set_exception(error if isinstance(error, Exception) else RuntimeError(type(error).__name__))
-            # who waits for it gets it; that nobody does is no mistake
+            # marks the exception as retrieved, because there may be no waiter
             kept.answer.exception()
-            # what may have been done is not tried again: it would find itself in its way
+            # errors with an unknown outcome are stored, because a retry would conflict with the first attempt
             if not isinstance(error, Failure) or (error.status >= 500 and error.type != UNKNOWN):
                 self._kept.pop(known, None)
                 return
@@ -82,7 +82,7 @@ class Idempotency:
             few = len(self._kept) < KEPT and self._size < KEPT_BYTES
             if few and now - kept.made_at <= LIFETIME_MILLIS:
                 return
-            # one that is under way stays, whatever there is
+            # pending requests are never evicted
             if kept.answer.done():
                 del self._kept[key]
                 self._size -= kept.size

@@ -1,4 +1,4 @@
-"""The latest version, for requests that come together."""
+"""The latest version, looked up once for simultaneous requests."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import OlympiaError
 
 QUICK = 0.0003
-"""A store that has answered within so many seconds is on this machine: asking it here costs less than a thread does."""
+"""Seconds. A store that answers faster is local, and asking it on the event loop costs less than a thread."""
 SLOW = 0.05
-"""Whoever takes so long is asked in a thread from then on, for as long as a whole look is good for."""
+"""Seconds. A store that takes longer is asked in a thread, until it answers within QUICK again."""
 
 R = TypeVar("R")
 S = TypeVar("S", Snapshot, Snapshot | None)
 
 
 class Latest:
-    """Every request gets a version that was the latest at some moment after the request came. Requests that come
-    together ask the store once."""
+    """Looks up the latest version for requests.
+
+    Every request gets a version that was the latest at some moment after it arrived. Simultaneous requests share a
+    lookup.
+    """
 
     def __init__(self, catalog: Catalog, executor: Executor) -> None:
         self._head = catalog.remembering().head
@@ -38,19 +41,19 @@ class Latest:
         known = self._look_here() if self._is_quick else None
         if known is not None:
             return known
-        # a look that began before this request came may miss what was committed in between
+        # a lookup that began before this request may miss a commit in between
         if self._next is None:
             self._next = asyncio.get_running_loop().create_task(self._look_after(self._running))
         return await asyncio.shield(self._next)
 
     async def run(self, work: Callable[[], R]) -> R:
-        """Work that waits for a store, in a thread."""
+        """Run blocking work in a thread."""
 
         def done() -> R:
             try:
                 return work()
             except StopIteration as error:
-                # no future can hold it: whoever waits would wait for ever
+                # a Future cannot hold StopIteration, and its waiter would never return
                 raise RuntimeError("something ended too early") from error
 
         return await asyncio.get_running_loop().run_in_executor(self._executor, done)
@@ -62,19 +65,19 @@ class Latest:
         return await self.run(self.look)
 
     def _look_here(self) -> Snapshot | None:
-        """The version that is known, if one question is enough to say that it is still the latest."""
+        """Return the known version if a single request proves that it is still the latest."""
         if not self._lock.acquire(blocking=False):
             return None
         try:
             return self._timed(self._head.still)
         except OlympiaError:
-            # whoever looks again tells it
+            # the next lookup raises the error
             return None
         finally:
             self._lock.release()
 
     def look(self) -> Snapshot:
-        """Look now, in this thread."""
+        """Look up the latest version in this thread."""
         with self._lock:
             return self._timed(self._head.look)
 

@@ -1,4 +1,4 @@
-"""Namespaces of the REST API."""
+"""Endpoints for namespaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from olympia_cli.rest.served import ServedCatalog, check_properties
 def list_all(call: Call) -> Response:
     parent = call.query.get("parent")
     if parent:
-        # there is one level, so nothing is below a namespace that exists
+        # namespaces have one level, so an existing parent has no children
         _check_exists(call, call.check_namespace(parent.split(SEPARATOR), "NoSuchNamespaceException"))
         return answer({"namespaces": []})
     found, token = call.read(lambda view: page(call.query, lambda after: _names(call, view, after), lambda name: name))
@@ -87,7 +87,7 @@ def update_properties(call: Call) -> Response:
 
 
 def texts(value: object, what: str) -> dict[str, str]:
-    """Properties of a request; none, if there are none."""
+    """Return the properties in a request, or an empty dict."""
     if value is None:
         return {}
     if not isinstance(value, dict) or not all(isinstance(text, str) for text in value.values()):

@@ -1,5 +1,7 @@
-"""Long lists, a page at a time. The token of a page is the last name before it, so a list that changes in between
-neither repeats nor leaves out what was there all the time."""
+"""Pagination. The token of a page is the last name of the previous page.
+
+So changes between requests never repeat or skip names that exist throughout.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +24,9 @@ N = TypeVar("N")
 def page(
     query: QueryParams, names: Callable[[str | None], Iterator[N]], token_of: Callable[[N], str]
 ) -> tuple[list[N], str | None]:
-    """The names that are asked for, and the token of the next page. `names` gives those after a name.
+    """Return the requested names, and the token of the next page. `names` returns the names after a given one.
 
-    Who asks for no page gets everything, as the definition has it.
+    Without pagination parameters, return all names, as the REST definition requires.
     """
     token, size = query.get("pageToken"), query.get("pageSize")
     if token is None and size is None:
@@ -49,4 +51,4 @@ def _name(token: str) -> str:
     try:
         return base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True).decode("utf-8")
     except (binascii.Error, ValueError):
-        raise bad_request("pageToken is none that this server gave") from None
+        raise bad_request("pageToken is not a token of this server") from None

@@ -1,6 +1,6 @@
-"""The prefix of a path says what of the catalog is meant: now, an older version, or the inside of a transaction.
+"""The prefix of a path selects the latest version, an older version, or the inside of a transaction.
 
-Clients put a prefix into the path as it is (Java, PyIceberg) or encode it first, its slash too; both arrive here.
+Some clients insert the prefix as it is (Java, PyIceberg), others encode it with its slash. Both are accepted.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ _PREFIXED = re.compile(r"/v1/(at|txn)(?:/|%2[fF])([^/]+)(/.*)?")
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """Where a request looks. Both None: the latest version."""
+    """The state that a request refers to. Without `at` and `txn`: the latest version."""
 
     at: str | None = None
     txn: str | None = None
 
     @property
     def text(self) -> str:
-        """As a client is told to write it."""
+        """The prefix as clients must write it."""
         if self.at is not None:
             return f"at/{quote(self.at, safe=':~')}"
         return "" if self.txn is None else f"txn/{quote(self.txn, safe='')}"
 
 
 def split_prefix(path: str) -> tuple[Prefix, str]:
-    """The prefix of a path that is still encoded, and the path as it would be without it."""
+    """Return the prefix of an encoded path, and the path without it."""
     found = _PREFIXED.fullmatch(path)
     if found is None:
         return Prefix(), path
@@ -36,7 +36,7 @@ def split_prefix(path: str) -> tuple[Prefix, str]:
 
 
 def parse_warehouse(text: str) -> Prefix | None:
-    """The prefix that a client names as its warehouse: `at/v12`, `txn/…`; None for any other text."""
+    """Return the prefix in a warehouse name (`at/v12`, `txn/…`), or None for any other text."""
     kind, slash, rest = text.partition("/")
     return _prefix(kind, rest) if kind in ("at", "txn") and slash and rest else None
 

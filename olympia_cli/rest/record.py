@@ -1,4 +1,4 @@
-"""What is told of requests: one JSON line each, and numbers for Prometheus."""
+"""The log of requests, one JSON line each, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
 class Record:
-    """Writes the log and counts. Nothing here names an object: numbers are for many eyes."""
+    """Writes the log and counts requests. The metrics name no objects, because many people may read them."""
 
     def __init__(self, now_millis: Callable[[], int], stream: TextIO | None = None) -> None:
         self._now = now_millis
@@ -28,11 +28,11 @@ class Record:
         self.under_way = 0
 
     def event(self, event: str, **values: object) -> None:
-        """Something other than a request."""
+        """Log an event that is not a request."""
         self._write({"time": time_text(self._now()), "event": event, **values})
 
     def request(self, method: str, path: str, operation: str, status: int, seconds: float, **values: object) -> None:
-        # what a client makes up is counted together: numbers must not grow with it
+        # methods of unknown operations are counted together, so that clients cannot grow the metrics
         counted = method if operation != "none" else "other"
         with self._lock:
             self._requests[counted, operation, status] += 1
@@ -46,23 +46,23 @@ class Record:
 
     def _write(self, line: dict[str, object]) -> None:
         line = {key: masked(value) if isinstance(value, str) else value for key, value in line.items()}
-        # ASCII: what a path holds must not reach a terminal as it is
+        # ASCII only, because a path may contain control characters for a terminal
         stream = sys.stderr if self._stream is None else self._stream
         try:
             stream.write(json.dumps(line) + "\n")
             stream.flush()
         except (OSError, ValueError):
-            return  # that nobody reads the log must not stop the server
+            return  # a closed log must not stop the server
 
     def prometheus(self, gauges: dict[str, tuple[str, float]]) -> str:
-        """All numbers as Prometheus reads them."""
+        """Return all metrics in Prometheus's format."""
         lines = ["# HELP olympia_requests_total Requests answered.", "# TYPE olympia_requests_total counter"]
         with self._lock:
             for (method, operation, status), count in sorted(self._requests.items()):
                 labels = f'method="{method}",operation="{operation}",status="{status}"'
                 lines.append(f"olympia_requests_total{{{labels}}} {count}")
             lines += [
-                "# HELP olympia_request_seconds How long requests took.",
+                "# HELP olympia_request_seconds Duration of requests.",
                 "# TYPE olympia_request_seconds histogram",
             ]
             for operation in sorted(self._seconds):

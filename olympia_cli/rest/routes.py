@@ -1,4 +1,4 @@
-"""Every operation of the server, and where it is."""
+"""All operations of the server with their paths."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TABLE = f"{_NAMESPACE}/tables/{{table}}"
 _VIEW = f"{_NAMESPACE}/views/{{view}}"
 
 ICEBERG = (
-    # what is asked for most stands first
+    # the most frequent operations first
     Operation("loadTable", "GET", _TABLE, tables.load, early=tables.load_known),
     Operation("updateTable", "POST", _TABLE, tables.commit, writes=True, commits=True),
     Operation("tableExists", "HEAD", _TABLE, tables.exists),
@@ -58,7 +58,7 @@ def operations(record: Record, access: Access) -> tuple[Operation, ...]:
     return (
         *ICEBERG,
         Operation("getConfig", "GET", "/v1/config", partial(config, endpoints=endpoints)),
-        # transactions of ours: begun, committed and given up here, worked in with a prefix
+        # our own operations on distributed transactions; changes inside them use a prefix
         Operation("beginTransaction", "POST", "/v1/transactions", _begin, writes=True),
         Operation("endTransaction", "POST", "/v1/commit", _commit, writes=True, commits=True),
         Operation("abortTransaction", "POST", "/v1/abort", _abort, writes=True),
@@ -90,7 +90,7 @@ def _begin(call: Call) -> Response:
 
 
 def _commit(call: Call) -> Response:
-    """Commit the transaction that the prefix names."""
+    """Commit the transaction in the prefix."""
     found = distributed.load(call.service.catalog, _transaction(call))
     message = call.document().get("message", "") if call.body else ""
     if not isinstance(message, str):
@@ -111,13 +111,13 @@ def _transaction(call: Call) -> str:
 
 
 def _check_whole(call: Call) -> None:
-    """What others have done inside a transaction may be in any namespace."""
+    """Raise Failure for tokens with limited namespaces: a transaction may contain changes in any namespace."""
     if call.caller.namespaces is not None:
         raise forbidden("the token is not for the whole catalog")
 
 
 def _healthy(call: Call, access: Access) -> Response:
-    """Answer with 200 if the latest version can be read, and some token is admitted where one is needed."""
+    """Return 200 if the latest version can be read and, where tokens are required, some token is accepted."""
     return answer({"status": "ok", "version": call.latest.version, **access.health()})
 
 
@@ -125,9 +125,9 @@ def _metrics(call: Call, record: Record) -> Response:
     service = call.service
     gauges = {
         "version": ("The latest version.", float(call.latest.version)),
-        "requests_under_way": ("Requests that are being answered.", float(record.under_way)),
-        "cache_bytes": ("Bytes of answers that are kept.", float(service.bodies.size)),
-        "commits_total": ("Commits made here.", float(service.commits.groups)),
-        "committed_changes_total": ("Changes in them.", float(service.commits.changes)),
+        "requests_under_way": ("Requests in progress.", float(record.under_way)),
+        "cache_bytes": ("Bytes of cached responses.", float(service.bodies.size)),
+        "commits_total": ("Commits by this server.", float(service.commits.groups)),
+        "committed_changes_total": ("Changes in these commits.", float(service.commits.changes)),
     }
     return PlainTextResponse(record.prometheus(gauges), media_type="text/plain; version=0.0.4")

@@ -1,5 +1,4 @@
-"""The catalog as PyIceberg's interface has it, for one request: it looks where the request looks, and commits with the
-requests beside it."""
+"""PyIceberg's interface to the catalog for one request. It reads the version of the request, and uses group commit."""
 
 from __future__ import annotations
 
@@ -33,7 +32,7 @@ R = TypeVar("R")
 
 
 class ServedCatalog(OlympiaCatalog):
-    """For one request."""
+    """The catalog for one request."""
 
     _call: Call
     _what: str
@@ -41,7 +40,7 @@ class ServedCatalog(OlympiaCatalog):
 
     @classmethod
     def of_call(cls, call: Call, what: str) -> ServedCatalog:
-        """`what` is done, for the log."""
+        """Create it. `what` is the message of commits."""
         made = cls.__new__(cls)
         made._begin(call.service.catalog, "olympia", call.service.io_properties)
         made._call, made._what, made._seen = call, what, None
@@ -53,9 +52,11 @@ class ServedCatalog(OlympiaCatalog):
         return self._seen
 
     def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
-        """Do statements and commit them. They are done once before, on the version that was looked at, and thrown
-        away: what cannot be done fails there, and what they read is at hand when they are done in earnest, so that the
-        turn of those who commit together is short."""
+        """Commit a change.
+
+        First apply it to the version of the request and discard the result. Errors are found early, and the files that
+        the change reads are cached. That keeps its time in the group commit short.
+        """
         view = self._view()
         if isinstance(view, Snapshot) and self._call.prefix.at is None:
             _told(about, do, TableChanges(Transaction(view, self.store_catalog.clock), self.metadata_files))
@@ -66,10 +67,10 @@ class ServedCatalog(OlympiaCatalog):
         return self._call.service.kept
 
     def open_files(self, location: str) -> FileIO:
-        """PyIceberg wants one for a table; the server opens no file with it."""
+        """Return a FileIO without access to files. PyIceberg requires one for a table, but the server never uses it."""
         return _NO_FILES
 
-    # What a client may name
+    # Checks of names in requests
 
     def update(
         self,
@@ -78,7 +79,7 @@ class ServedCatalog(OlympiaCatalog):
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
     ) -> TableState:
-        """Make updates of a table inside a change, if this caller may make them."""
+        """Update a table inside a change. Raise an error if the caller is not allowed to."""
         reach = self.reach(name.namespace)
         current = changes.state(name, reach)
         if current is not None:
@@ -94,7 +95,7 @@ class ServedCatalog(OlympiaCatalog):
         return self.reach(namespace)
 
     def reach(self, namespace: str | None = None) -> Reach:
-        """Where this caller's tables may be, those of a namespace also at the namespace's own place."""
+        """Return the folders where this caller's tables may be, including the namespace's location."""
         caller, settings = self._call.caller, self._call.service.settings
         barred = barred_folders(self.store_catalog.store.uri)
         own = ""
@@ -107,7 +108,7 @@ class ServedCatalog(OlympiaCatalog):
         else:
             folders = list(settings.locations) or [self._tables_location()]
             if caller.namespaces is not None:
-                # a token for some namespaces must not bring in the tables of others by their files
+                # a token for some namespaces must not register tables of others by their files
                 folders = [
                     f"{folder.rstrip('/')}/{folder_of(name)}" for folder in folders for name in caller.namespaces
                 ]
@@ -119,30 +120,30 @@ class ServedCatalog(OlympiaCatalog):
         return caller.locations is None and settings.tokens is None and not settings.locations
 
     def located(self, namespace: str, location: str) -> Located:
-        """Return where existing metadata is. No link from there leads out of this caller's reach."""
+        """Return the location of an existing metadata file. Links out of the caller's reach are not followed."""
         try:
             place = parse_location(location) if self._is_anywhere else self.reach(namespace).existing(location)
         except InvalidLocation as error:
-            # it is in the catalog, so it is no mistake of this request
+            # the location is in the catalog, so it is not the client's mistake
             raise Failure(500, "InternalServerError", f"the metadata file cannot be read: {error.message}") from None
         return Located(location, place)
 
 
 def check_code(properties: Properties) -> None:
-    """Refuse properties that would have the server load code."""
+    """Raise Failure for properties that would make the server load code."""
     for key in LOADS_CODE:
         if key in properties:
             raise forbidden(f"the property {key} names code to load, and this server loads none")
 
 
 def check_properties(properties: Properties, reach: Reach) -> None:
-    """Refuse properties that a client gives, and that would load code or lead outside of `reach`."""
+    """Raise an error for a client's properties that would load code or lead outside `reach`."""
     check_code(properties)
     table_changes.check_properties(properties, reach)
 
 
 def check_registered(metadata: Mapping[str, Any], reach: Reach, what: str) -> None:
-    """Refuse metadata of a client's making that leads outside of `reach`: nothing is asked about it again."""
+    """Raise an error if a client's metadata file leads outside `reach`. It is not checked again later."""
     reach.named(str(metadata.get("location") or ""), what)
     properties = metadata.get("properties") or {}
     if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
@@ -164,7 +165,7 @@ _NAMED_FILES = (
     ("statistics", "statistics-path", "the statistics"),
     ("partition-statistics", "statistics-path", "the partition statistics"),
 )
-"""The files that the server or an engine reads because table metadata names them: the list, the field, and the word."""
+"""The files that table metadata refers to: the list, the field with the location, and the name for messages."""
 
 
 class _NoFiles(FileIO):
@@ -192,5 +193,5 @@ def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: Ta
         where = error.filename or error
         raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {where}") from error
     except OSError as error:
-        # nothing was committed: this is before
+        # nothing was committed yet
         raise Failure(503, "ServiceUnavailableException", f"a table's file cannot be read: {error}") from error

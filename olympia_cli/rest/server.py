@@ -1,4 +1,4 @@
-"""Runs the application: uvicorn with limits, and an end that lets everybody finish."""
+"""Run the application in uvicorn, with limits and a graceful shutdown."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ from olympia_cli.rest.settings import Settings
 
 KEEP_ALIVE = 75
 CONNECTIONS_A_REQUEST = 16
-"""So many connections may be open for each request that may be under way: most of them wait."""
+"""The number of open connections per allowed request. Most connections are idle."""
 
 
 class Running:
-    """A server for one catalog. `run` ends when it is told to stop."""
+    """A server for one catalog. `run` returns after `stop` or a signal."""
 
     def __init__(
         self,
@@ -59,8 +59,11 @@ class Running:
         return f"{scheme}://{host}:{self._socket.getsockname()[1]}"
 
     def run(self, announce: Callable[[], None] = lambda: None) -> bool:
-        """Whether all has finished at the end. What has not still has a thread, which a process would wait for.
-        `announce` is called once connections are accepted."""
+        """Run the server. Return True if all requests have finished at the end.
+
+        An unfinished request still has a thread, which keeps the process alive. `announce` is called once connections
+        are accepted.
+        """
 
         def listening() -> None:
             self.record.event("listening", url=self.url, catalog=self.service.catalog.store.uri)
@@ -77,17 +80,17 @@ class Running:
         return finished
 
     def tell_all(self) -> None:
-        """Have all warnings of this process told as lines of the log, whoever has them."""
+        """Write all warnings of this process to the log."""
         logging.getLogger().addHandler(_Lines(self.record))
         logging.captureWarnings(True)
 
     def stop(self) -> None:
-        """Answer what is under way, and end. For other threads."""
+        """Finish the requests in progress, then stop. May be called from other threads."""
         self._server.should_exit = True
 
     @contextmanager
     def in_background(self) -> Iterator[Running]:
-        """Run in a thread for as long as the block lasts."""
+        """Run the server in a thread for the duration of the block."""
         thread = threading.Thread(target=self.run, name="olympia serve", daemon=True)
         thread.start()
         try:
@@ -99,7 +102,7 @@ class Running:
             thread.join(self.settings.stop_timeout + 10)
 
     def _config(self) -> uvicorn.Config:
-        # of uvicorn's own words only warnings are kept, as lines of our log
+        # only warnings of uvicorn, as lines of our log
         logger = logging.getLogger("uvicorn.error")
         logger.handlers = [_Lines(self.record)]
         logger.propagate = False
@@ -129,7 +132,7 @@ class Running:
 
 
 class _Server(uvicorn.Server):
-    """Ends by itself after a signal, which uvicorn would raise once more."""
+    """A uvicorn server that stops on a signal without raising it again."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -138,7 +141,7 @@ class _Server(uvicorn.Server):
         self._stop_by: float | None = None
 
     def time_left(self) -> float:
-        """How many seconds what is under way may go on."""
+        """Return the seconds that requests in progress may still take."""
         return 0.0 if self.force_exit else max(0.0, (self._stop_by or 0.0) - time.monotonic())
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -157,7 +160,7 @@ class _Server(uvicorn.Server):
             return
 
         def stop(number: int, frame: FrameType | None) -> None:
-            # who asks twice does not want to wait
+            # a second signal stops without waiting
             self.force_exit = self.should_exit
             self.should_exit = True
 
@@ -170,7 +173,7 @@ class _Server(uvicorn.Server):
 
 
 def _protocol(seconds: float) -> type[H11Protocol]:
-    """A client that says nothing, or its headers letter by letter, is given so long and no longer."""
+    """Return a protocol that closes connections whose request headers do not arrive within `seconds`."""
 
     class Patient(H11Protocol):
         _patience: asyncio.TimerHandle | None = None
@@ -186,11 +189,11 @@ def _protocol(seconds: float) -> type[H11Protocol]:
         def data_received(self, data: bytes) -> None:
             former = self.cycle
             if self._patience is None and (former is None or former.response_complete):
-                # another request begins, after however long
+                # a new request on an idle connection
                 self._patience = self.loop.call_later(seconds, self.transport.close)
             super().data_received(data)
             if self.cycle is not former:
-                # its headers are there; the application has an eye on the rest
+                # the headers are complete; the application limits the time for the body
                 self._lose_no_patience()
 
         def _lose_no_patience(self) -> None:
@@ -215,19 +218,19 @@ class _Lines(logging.Handler):
 
 def _listen(settings: Settings) -> socket.socket:
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # the protocol is named: of a socket that does not say it, asyncio does not know that it should not wait to send
+    # asyncio sets TCP_NODELAY only if the socket names its protocol
     listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         if sys.platform != "win32":
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((settings.host, settings.port))
-        # a port that another process has taken by now is told here, and not by a traceback later
+        # listen now, so that a port in use is reported as an error and not by a traceback later
         listening.listen()
     except (OSError, OverflowError) as error:
         listening.close()
         reason = getattr(error, "strerror", None) or error
         raise InvalidOption(
-            f"{settings.host} port {settings.port} cannot be listened at: {reason}",
+            f"cannot listen on {settings.host} port {settings.port}: {reason}",
             hint="choose another --port or --host",
         ) from None
     return listening

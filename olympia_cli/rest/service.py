@@ -1,4 +1,4 @@
-"""What all requests share: the catalog, its latest version, answers that were made before, and who commits."""
+"""State shared by all requests: the catalog, its latest version, cached responses, and the group commit."""
 
 from __future__ import annotations
 
@@ -38,27 +38,29 @@ Parse = Callable[[bytes, str], dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """A metadata file: its location as the catalog has it, and the same for a caller, whom no link leads farther."""
+    """A metadata file: its location in the catalog, and the location with the caller's root, which no link may
+    leave.
+    """
 
     text: str
     place: Location
 
     @property
     def key(self) -> tuple[str, str]:
-        """What is cached of the file is for those alone who read it within the same folder."""
+        """The cache key. It includes the root, so that a cached file is only used for callers with the same root."""
         return self.text, self.place.root
 
 
 class Service:
-    """One catalog, served. Methods may be called from several threads."""
+    """The served catalog with its caches. Thread-safe."""
 
     def __init__(
         self, catalog: Catalog, settings: Settings, options: dict[str, object] | None = None, scheme: str = ""
     ) -> None:
-        """`options` are the storage options for the tables' own files on stores of the scheme."""
+        """Open the files. `options` are the storage options for tables on stores of `scheme`."""
         self.catalog = catalog = catalog.remembering()
         self.settings = settings
-        # a table's load may wait for a commit that waits for it in turn: the latter must find a thread
+        # twice the number of requests: a load may wait for a commit, which needs a thread of its own
         self.executor = ThreadPoolExecutor(2 * settings.max_requests, thread_name_prefix="serve")
         self.latest = Latest(catalog, self.executor)
         self.files = TableFiles(options, scheme, gives_up=False)
@@ -71,7 +73,7 @@ class Service:
         self._located: tuple[Snapshot | None, dict[tuple[TableName, Caller], Located]] = (None, {})
 
     def close(self, seconds: float) -> bool:
-        """Let what is under way finish, for so long; whether it has."""
+        """Wait up to `seconds` for requests in progress. Return True if all have finished."""
         ending = threading.Thread(target=self.executor.shutdown, kwargs={"cancel_futures": True}, daemon=True)
         ending.start()
         ending.join(seconds)
@@ -81,15 +83,15 @@ class Service:
         self.catalog.store.close()
         return True
 
-    # Metadata files never change, so what was made of one is good for ever.
+    # Metadata files never change, so responses made from them stay valid.
 
     def located(self, snapshot: Snapshot, name: TableName, caller: Caller) -> Located | None:
-        """Where the table's metadata is for a caller, if that was looked up in this very version before."""
+        """Return the location of the table's metadata for a caller, if it is cached for this version."""
         version, names = self._located
         return names.get((name, caller)) if version is snapshot else None
 
     def note_located(self, snapshot: Snapshot, name: TableName, caller: Caller, found: Located) -> None:
-        """Note where the table's metadata is in a version."""
+        """Cache the location of the table's metadata in a version."""
         with self._lock:
             version, names = self._located
             if version is not snapshot or len(names) >= NAMES_KEPT:
@@ -98,8 +100,10 @@ class Service:
             self._located = (snapshot, names)
 
     def is_there(self, found: Located) -> bool:
-        """Whether the metadata file is still there, where that costs nothing to know. What was read of a file that is
-        gone would hide that nobody can write to the table any more."""
+        """Return True if the metadata file still exists, or if the check would need a request.
+
+        A cached response for a deleted file would hide that the table can no longer be written.
+        """
         place = found.place
         return place.store != LOCAL or self._on_disk.exists(place.path)
 
@@ -107,7 +111,7 @@ class Service:
         return self.bodies.get((*found.key, only_refs))
 
     def table_body(self, found: Located, only_refs: bool = False) -> bytes:
-        """The answer to a load of the table whose metadata is there."""
+        """Return the response to a load of the table with this metadata file."""
         body = self.known_body(found, only_refs) if self.is_there(found) else None
         if body is None:
             metadata = self.read_metadata(found)
@@ -117,24 +121,26 @@ class Service:
         return body
 
     def keep_body(self, found: Located, metadata: TableMetadata) -> bytes:
-        """The same for metadata that was just written."""
+        """Return and cache the response for metadata that was just written."""
         body = table_answer(found.text, self.shown(metadata))
         self.bodies.put((*found.key, False), body)
         return body
 
     def shown(self, metadata: TableMetadata) -> str:
-        """Metadata as clients are shown it."""
+        """Return metadata as clients see it."""
         text = to_json(metadata)
         return json.dumps(self._kept(json.loads(text)), separators=(",", ":")) if self.settings.keep_files else text
 
     def _kept(self, metadata: dict[str, Any]) -> dict[str, Any]:
-        """By Iceberg's own word for it, engines neither expire snapshots nor purge a table that says nothing else."""
+        """Set `gc.enabled` to false, unless the table sets it: engines then neither expire snapshots nor purge the
+        table.
+        """
         if not self.settings.keep_files:
             return metadata
         return {**metadata, "properties": {GC_ENABLED: "false", **(metadata.get("properties") or {})}}
 
     def read_metadata(self, found: Located, parse: Parse = parse_metadata) -> dict[str, Any]:
-        """What a metadata file says. One that is missing or damaged is nobody's mistake who asks for the table."""
+        """Read a metadata file of the catalog. If it is missing or damaged, the client is not at fault."""
         return self._parsed(found.text, self.files.fetch(found.place, found.text), parse)
 
     def _parsed(self, location: str, data: bytes | OlympiaError, parse: Parse) -> dict[str, Any]:
@@ -143,21 +149,21 @@ class Service:
         if isinstance(data, PathOutside):
             raise outside(location)
         if isinstance(data, PathMissing):
-            # so the library in Java says it, and tells it from a table that is not there
+            # the message of Iceberg's Java library, which distinguishes it from a missing table
             raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {location}")
         if isinstance(data, OlympiaError):
             raise Failure(500, "InternalServerError", f"the metadata file cannot be read: {data.message}")
         return parse(data, location)
 
     def read_named(self, location: Location, parse: Parse) -> dict[str, Any]:
-        """Read metadata that the client names: a file that is missing or damaged is a bad request."""
+        """Read metadata that the client names. A missing or damaged file is a bad request."""
         try:
             return self._parsed(location.text, self.files.fetch(location), parse)
         except (Failure, Damaged, Unsupported) as error:
             raise bad_request(error.message) from None
 
     def read_view(self, found: Located) -> dict[str, Any]:
-        """As `read_metadata`, for a view; what was read lately is kept."""
+        """Like `read_metadata`, for a view, with a cache."""
         kept = self.bodies.get((*found.key, None))
         if kept is not None:
             return dict(json.loads(kept))
@@ -167,14 +173,14 @@ class Service:
 
 
 def table_answer(location: str | None, metadata: str) -> bytes:
-    """The answer that shows a table; one that is only staged has no metadata file yet."""
+    """Return the response for a table. A staged table has no metadata location yet."""
     shown = "" if location is None else f'"metadata-location":{json.dumps(location)},'
     return f'{{{shown}"metadata":{metadata},"config":{{}}}}'.encode()
 
 
 @lru_cache(maxsize=10_000)
 def etag_of(location: str, only_refs: bool = False) -> str:
-    """One for each metadata file and each way to show it."""
+    """Return the ETag for a metadata file and the kind of response."""
     digest = hashlib.sha256(location.encode("utf-8", "surrogatepass")).hexdigest()[:32]
     return f'"{digest}{"-refs" if only_refs else ""}"'
 

@@ -1,4 +1,4 @@
-"""How a server is run."""
+"""Settings of the server."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What was asked for. Durations are seconds."""
+    """Settings of the server. Durations are in seconds."""
 
     host: str = "127.0.0.1"
     port: int = 8181
@@ -24,9 +24,9 @@ class Settings:
     tls_key: str | None = None
     read_only: bool = False
     locations: tuple[str, ...] = ()
-    """Where tables may be. If none is given: where the catalog makes them by itself; without tokens, anywhere."""
+    """Allowed locations of tables. Default: the catalog's own location for tables or, without tokens, any."""
     keep_files: bool = False
-    """Whether clients are told to delete no files of tables."""
+    """True if clients are told to delete no files of tables."""
     client_properties: Mapping[str, str] = field(default_factory=dict)
     max_body_bytes: int = 16 * MIB
     max_requests: int = 64
@@ -35,28 +35,28 @@ class Settings:
     cache_bytes: int = 64 * MIB
 
     def check(self) -> None:
-        """Refuse what cannot be meant."""
+        """Raise InvalidOption for invalid or unsafe settings."""
         if not 0 <= self.port <= 65_535:
             raise InvalidOption(f"{self.port} is not a port", hint="choose 1 to 65535, or 0 for any that is free")
         if bool(self.tls_cert) != bool(self.tls_key):
             raise InvalidOption("TLS needs a certificate and its key", hint="give --tls-cert and --tls-key")
         if self.tokens and self.without_tokens:
-            raise InvalidOption("--tokens and --without-tokens do not go together", hint="leave one out")
+            raise InvalidOption("--tokens and --without-tokens exclude each other", hint="leave one out")
         if not self.is_loopback and not self.tokens and not self.without_tokens:
             raise InvalidOption(
-                f"anybody who reaches {self.host} could change the catalog",
-                hint="give --tokens FILE, or say --without-tokens",
+                f"without tokens, everyone who reaches {self.host} could change the catalog",
+                hint="pass --tokens FILE, or confirm with --without-tokens",
             )
         for what, value in (("body", self.max_body_bytes), ("number of requests", self.max_requests)):
             if value < 1:
-                raise InvalidOption(f"a {what} of {value} makes no sense", hint="give a larger one")
+                raise InvalidOption(f"a {what} of {value} is too small", hint="choose 1 or more")
         for what, seconds in (("request", self.request_timeout), ("stop", self.stop_timeout)):
             if seconds <= 0:
-                raise InvalidOption(f"a {what} of no time makes no sense", hint="write a duration: 30s, say")
+                raise InvalidOption(f"the {what} timeout must be above 0", hint="write 30s, for example")
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only programs of this machine reach the server."""
+        """True if only programs on this machine can reach the server."""
         return is_loopback(self.host)
 
 

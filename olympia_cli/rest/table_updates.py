@@ -1,9 +1,9 @@
-"""Updates of a table as they are meant on what the table is now.
+"""Adapt a client's table updates to the current state of the table.
 
-A client numbers what it adds by the table that it saw. When another writer was first and the requirements are met all
-the same, those numbers may be taken: a schema, a partitioning or an order that the table has already is that one, and
-any other gets the next number. What is to be removed and is not there is removed. These are the rules of Iceberg's
-library in Java, which clients rely on; PyIceberg, which makes the updates, has stricter ones, and for schemas none.
+A client assigns ids from the state that it read. After a concurrent commit whose state still meets the requirements,
+those ids may be taken. A schema, partition spec or sort order that the table already has gets its existing id. A new
+one gets the next free id. Removing a missing part is allowed. These are the rules of Iceberg's Java library, which
+clients rely on. PyIceberg, which applies the updates, has stricter ones, and none for schemas.
 """
 
 from __future__ import annotations
@@ -40,17 +40,16 @@ from olympia_cli.iceberg.format_v3 import V3
 from olympia_cli.rest.failures import Failure, bad_request
 
 LAST = -1
-"""In place of a number: the one that was added last."""
+"""Instead of an id: the most recently added one."""
 
 
 def check_columns(schema: Schema, before_v3: bool) -> None:
-    """Refuse columns that nobody could read: each has a number of its own, and values for rows that were there before
-    it only in format 3."""
+    """Raise Failure for an unreadable schema: duplicate field ids, or initial defaults before format version 3."""
     seen: set[int] = set()
     waiting: list[IcebergType] = [schema.as_struct()]
     while waiting:
         inside = waiting.pop()
-        # of a struct, a list or a map; other types have none
+        # structs, lists and maps have fields; other types have none
         fields: Sequence[NestedField] = getattr(inside, "fields", ()) or [
             field
             for name in ("element_field", "key_field", "value_field")
@@ -68,7 +67,9 @@ def check_columns(schema: Schema, before_v3: bool) -> None:
 
 
 def check_added(table: TableMetadata, updates: Sequence[TableUpdate]) -> None:
-    """Refuse partitionings and orders of columns that the table does not have: nobody could load it any more."""
+    """Raise an error for partition specs and sort orders with missing columns, which would make the table
+    unreadable.
+    """
     schema = table.schema()
     for update in updates:
         if isinstance(update, AddPartitionSpecUpdate):
@@ -78,21 +79,21 @@ def check_added(table: TableMetadata, updates: Sequence[TableUpdate]) -> None:
 
 
 def fitted(table: TableMetadata | None, updates: Sequence[TableUpdate]) -> tuple[TableUpdate, ...]:
-    """The updates for the table as it is; None is one that is to be made."""
+    """Return the updates adapted to the table. None means a table to be created."""
     state = _State(table)
     return tuple(fit for update in updates for fit in state.fit(update))
 
 
 class _Numbered:
-    """Things of one kind that a table has, by number."""
+    """The schemas, partition specs or sort orders of a table, by id."""
 
     def __init__(self, present: Iterable[tuple[int, object]]) -> None:
         self._content = dict(present)
-        # what the client calls it -> what it is called; LAST is the one that was added last
+        # the client's id -> the assigned id; LAST stands for the most recently added one
         self._names: dict[int, int] = {}
 
     def place(self, number: int, content: object) -> int | None:
-        """The number for something new; None if it is there."""
+        """Return the id for a new entry, or None if the table already has an equal one."""
         same = next((known for known, one in self._content.items() if one == content), None)
         placed = number if number not in self._content else max(self._content) + 1
         self._names[number] = self._names[LAST] = placed if same is None else same
@@ -102,16 +103,16 @@ class _Numbered:
         return placed
 
     def removed(self, numbers: Iterable[int]) -> list[int]:
-        """Take away those that are there; return their numbers."""
+        """Remove the entries that exist, and return their ids."""
         return [number for number in dict.fromkeys(numbers) if self._content.pop(number, self) is not self]
 
     def meant(self, number: int) -> int:
-        """The number of what a client calls so."""
+        """Return the assigned id for the client's id."""
         return self._names.get(number, number)
 
 
 class _State:
-    """The parts of a table that decide what an update does, as the updates before it in the request leave them."""
+    """The state of the table that decides about an update, after the request's earlier updates."""
 
     def __init__(self, table: TableMetadata | None) -> None:
         self._table = table
@@ -127,8 +128,7 @@ class _State:
         self._sequence = getattr(table, "last_sequence_number", None) or 0
 
     def fit(self, update: TableUpdate) -> Sequence[TableUpdate]:
-        """Return the updates that do on this table what Iceberg's library in Java makes of one: none, where that takes
-        it as nothing to do."""
+        """Return the updates that have the effect of the Java library's update on this table. May be empty."""
         match update:
             case AddSchemaUpdate():
                 check_columns(update.schema_, self._table is not None and self._table.format_version < V3)
@@ -179,7 +179,7 @@ class _State:
         return (update,)
 
     def _without_snapshots(self, update: RemoveSnapshotsUpdate) -> Sequence[TableUpdate]:
-        """The statistics of a snapshot go with it; PyIceberg would leave those of partitions."""
+        """Remove the snapshots with their statistics. PyIceberg would keep the partition statistics."""
         there = [id for id in dict.fromkeys(update.snapshot_ids) if id in self._snapshots]
         self._snapshots.difference_update(there)
         self._statistics.difference_update(there)
@@ -189,7 +189,7 @@ class _State:
         return (*removals, _with(update, snapshot_ids=there)) if there else ()
 
     def _check_sequence(self, update: AddSnapshotUpdate) -> None:
-        """Snapshots come one after the other, those of branches too: who was overtaken may make his own anew."""
+        """Raise Failure if another snapshot was added since, also on another branch. The client may then retry."""
         number = update.snapshot.sequence_number or 0
         later = self._table is None or self._table.format_version == 1 or number > self._sequence
         if not later and update.snapshot.parent_snapshot_id is not None:
@@ -226,5 +226,5 @@ def _columns(schema: Schema) -> object:
 
 
 def _terms(spec: PartitionSpec) -> object:
-    # the numbers of its fields are given by whoever writes it
+    # field ids are ignored, because each writer assigns its own
     return [(field.source_id, field.transform, field.name) for field in spec.fields]

@@ -1,4 +1,4 @@
-"""Tables of the REST API."""
+"""Endpoints for tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Commit = tuple[TableName, tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
 
 
 class _CreateTable(CreateTableRequest):
-    """As PyIceberg sends it; other clients leave out what they do not say."""
+    """PyIceberg's request, with optional fields that other clients omit."""
 
     location: str | None = None
     partition_spec: PartitionSpec | None = Field(alias="partition-spec", default=None)
@@ -44,7 +44,7 @@ def list_all(call: Call) -> Response:
 
 
 def listed(call: Call, kind: Kind) -> Response:
-    """The tables or views of a namespace."""
+    """List the tables or views of a namespace."""
     namespace = call.namespace
     found, token = call.read(
         lambda view: page(call.query, lambda after: _names(view, kind, namespace, after), lambda name: name)
@@ -87,7 +87,7 @@ def create(call: Call) -> Response:
 
 
 def load_known(call: Call) -> Response | None:
-    """A table that was loaded before, at a version that was looked at before."""
+    """Return the cached response for a table, if its location in the latest version is cached, too."""
     only_refs = _only_refs(call)
     if call.prefix.at is not None or call.prefix.txn is not None:
         return None
@@ -133,7 +133,7 @@ def exists(call: Call) -> Response:
 
 
 def commit(call: Call) -> Response:
-    """One table."""
+    """Update one table."""
     name, requirements, updates = change = _commit(call.document(), call.table)
     served = ServedCatalog.of_call(call, _said([change]))
 
@@ -142,7 +142,7 @@ def commit(call: Call) -> Response:
 
 
 def commit_all(call: Call) -> Response:
-    """Several tables, all of them or none."""
+    """Update several tables, all of them or none."""
     entries = call.document().get("table-changes")
     if not isinstance(entries, list) or not entries:
         raise bad_request("table-changes is not a list of changes")
@@ -174,7 +174,7 @@ def _commit(document: dict[str, Any], name: TableName) -> Commit:
 
 
 def _said(commits: list[Commit]) -> str:
-    """For the log. Whoever misses files of an older version finds there when they went."""
+    """Return the commit message for the log. It mentions expired snapshots, because engines delete their files."""
     shown = ", ".join(str(name) for name, _, _ in commits[:10]) + (", …" if len(commits) > 10 else "")
     updates = (update for _, _, updates in commits for update in updates)
     expired = sum(len(update.snapshot_ids) for update in updates if isinstance(update, RemoveSnapshotsUpdate))
@@ -184,8 +184,10 @@ def _said(commits: list[Commit]) -> str:
 
 
 def drop(call: Call) -> Response:
-    """Files stay, also where a purge is asked for: versions that are kept name them. Java's library asks for one with
-    each drop, so the drop is done all the same."""
+    """Drop a table. Its files stay even if a purge is requested, because retained versions refer to them.
+
+    Java's library requests a purge with each drop, so the request is not rejected.
+    """
     name = call.table
     purge = call.query.get("purgeRequested", "false").lower()
     if purge not in ("true", "false"):
@@ -225,19 +227,19 @@ def register(call: Call) -> Response:
     parsed(TableMetadataUtil.parse_obj, metadata)
     check_registered(metadata, reach, "the table's location")
     served.register_table((name.namespace, name.name), location, overwrite or False)
-    # as the file has it: PyIceberg leaves out what it does not know
+    # the file's own content, because PyIceberg drops fields that it does not know
     return _loaded(location, False, call.service.table_body(served.located(name.namespace, location)))
 
 
 def credentials(call: Call) -> Response:
-    """None are given: a client has its own."""
+    """Return no credentials: clients have their own."""
     exists(call)
     return answer({"storage-credentials": []})
 
 
 def report_metrics(call: Call) -> Response:
     if not isinstance(call.document().get("report-type"), str):
-        raise bad_request("a report of metrics says what it reports")
+        raise bad_request("report-type is missing")
     return exists(call)
 
 

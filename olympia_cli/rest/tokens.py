@@ -1,13 +1,13 @@
-"""Who may do what: bearer tokens, known by their digests alone.
+"""Bearer tokens with their permissions, identified by their SHA-256.
 
-The file is TOML, a table for each token:
+The file is TOML, with a table for each token:
 
     [[token]]
     name = "etl"
     sha256 = "…"                     # of the token's bytes, in hex
     scopes = ["read", "write"]
-    namespaces = ["sales"]           # all, if left out
-    locations = ["s3://lake/sales"]  # where its tables may be; wherever the server allows, if left out
+    namespaces = ["sales"]           # default: all
+    locations = ["s3://lake/sales"]  # allowed locations of its tables; default: those of the server
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from olympia_cli.errors import InvalidOption
 
 SCOPES = ("read", "write")
 GRACE_MILLIS = 60_000
-"""How long tokens hold after the last sound reading of their file."""
+"""The time for which tokens stay valid after the last successful read of their file."""
 MAX_BYTES = 2**20
 _HINT = "it is TOML: [[token]] with name, sha256 and scopes, as in the guide to serve"
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks. None stands for everything."""
+    """The authenticated caller. `None` in a field means unrestricted."""
 
     name: str
     writes: bool = True
@@ -47,21 +47,21 @@ class Caller:
 
 
 class TokensState(StrEnum):
-    """How the last reading of the file went. Tokens are admitted in the first two states alone."""
+    """The result of the last read of the file. Tokens are accepted only in the first two states."""
 
     CURRENT = "current"
     STALE = "stale"
-    """The file cannot be read, and the tokens of the last sound reading still hold."""
+    """The file cannot be read, but the tokens of the last successful read are still valid."""
     UNREADABLE = "unreadable"
     EMPTY = "empty"
     MISSING = "missing"
 
 
 class Tokens:
-    """The tokens of a file. Each request reads the file again: a stamp of time and size can miss a change."""
+    """The tokens in a file. The file is read for each request, because its time and size may not show a change."""
 
     def __init__(self, path: str, clock: Clock | None = None) -> None:
-        """Raise InvalidOption unless the file is sound and holds a token: a server that admits none is a mistake."""
+        """Read the file. Raise InvalidOption if it is invalid or has no tokens."""
         self._path = path
         self._clock = clock if clock is not None else SystemClock()
         self._content: bytes | None = None
@@ -70,20 +70,22 @@ class Tokens:
         self._read_at = 0
         self.state = TokensState.MISSING
         self.problem: str | None = None
-        """Why the state is not CURRENT. It names the file, so it is for the log alone."""
+        """The reason why the state is not CURRENT. It contains the file's path, so it must only go to the log."""
         self.refresh()
         if self.problem is not None:
             raise InvalidOption(self.problem, hint=_HINT)
 
     def caller(self, token: str) -> Caller | None:
-        """Whose token it is. It is looked up by its digest, so how long that takes tells nothing of it."""
+        """Return the caller with this token. The lookup uses the digest, so its timing reveals nothing about the
+        token.
+        """
         return self._callers.get(hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest())
 
     def refresh(self) -> None:
         """Read the file again.
 
-        An empty or missing file takes all tokens back at once. If the file cannot be read, or is malformed, the tokens
-        of the last sound reading hold for a minute after that reading.
+        An empty or missing file revokes all tokens at once. If the file is unreadable or invalid, the tokens of the
+        last successful read stay valid for a minute after that read.
         """
         now = self._clock.elapsed_millis()
         found = self._found()
@@ -103,7 +105,7 @@ class Tokens:
             self.state, self.problem = TokensState.EMPTY, f"the tokens file {self._path} has no tokens"
 
     def _found(self) -> dict[str, Caller] | str | None:
-        """The tokens in the file, None if there is no file, or why it cannot be read."""
+        """Return the tokens in the file, None if there is no file, or the reason why it cannot be read."""
         try:
             content = _content(self._path)
         except OSError as error:
@@ -111,15 +113,15 @@ class Tokens:
         if content is None:
             return None
         if content != self._content:
-            # a malformed file, too, is parsed once and not with each request
+            # parse each content once, even if it is invalid
             self._content, self._parsed = content, _parsed(content, self._path)
         return self._parsed
 
 
 def _content(path: str) -> bytes | None:
-    """The bytes of a file, None if it is missing."""
+    """Return the content of a file, or None if it is missing."""
     try:
-        # O_NONBLOCK: opening a FIFO must not wait for its other end
+        # O_NONBLOCK: opening a FIFO must not block
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -137,7 +139,7 @@ def _content(path: str) -> bytes | None:
 
 
 def _parsed(content: bytes, path: str) -> dict[str, Caller] | str:
-    """The tokens by their digests, or what is wrong with the file."""
+    """Return the tokens by digest, or the problem with the file."""
     try:
         return _callers(tomllib.loads(content.decode()), path)
     except InvalidOption as error:
@@ -165,7 +167,7 @@ def _entry(entry: object, where: str) -> tuple[str, Caller]:
     if not isinstance(entry, Mapping):
         raise InvalidOption(f"{where} is not a table", hint=_HINT)
     if unknown := entry.keys() - {"name", "sha256", "scopes", "namespaces", "locations"}:
-        raise InvalidOption(f"{where} has a key {min(unknown)!a} that means nothing", hint=_HINT)
+        raise InvalidOption(f"{where} has an unknown key {min(unknown)!a}", hint=_HINT)
     name, digest = entry.get("name"), entry.get("sha256")
     if not isinstance(name, str) or not re.fullmatch(r"[\w.@-]{1,100}", name):
         raise InvalidOption(f"{where} has no name of letters, digits and . @ - _", hint=_HINT)

@@ -1,4 +1,4 @@
-"""Updates of a view's metadata, as the REST definition has them. Pure: metadata in, metadata out, as JSON objects."""
+"""Apply updates to a view's metadata: pure functions on JSON objects."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from olympia_cli.rest.failures import Failure, bad_request
 
 Json = dict[str, Any]
 LAST = -1
-"""In place of an id: the one that was added last."""
+"""Instead of an id: the most recently added one."""
 
 
 def check_requirements(metadata: Json, requirements: Sequence[Json]) -> None:
-    """Raise unless the view is the one that is meant."""
+    """Raise Failure unless the view meets the requirements."""
     for requirement in requirements:
         if requirement.get("type") != "assert-view-uuid":
             raise bad_request("the only requirement of a view is assert-view-uuid")
@@ -22,7 +22,7 @@ def check_requirements(metadata: Json, requirements: Sequence[Json]) -> None:
 
 
 def update_view(metadata: Json, updates: Sequence[Json], now_millis: int) -> Json:
-    """The metadata after the updates, one after the other."""
+    """Return the metadata after the updates, applied in order."""
     state = _State({**metadata, "properties": dict(metadata.get("properties") or {})}, now_millis)
     for update in updates:
         action = _ACTIONS.get(str(update.get("action")))
@@ -35,7 +35,7 @@ def update_view(metadata: Json, updates: Sequence[Json], now_millis: int) -> Jso
 
 
 def check_dialects(version: Json) -> None:
-    """A version of a view says one thing in each dialect of SQL."""
+    """Raise Failure if a view version has several queries for one SQL dialect."""
     seen: set[str] = set()
     for one in version.get("representations") or ():
         dialect = str(one.get("dialect")).lower() if isinstance(one, dict) else ""
@@ -49,7 +49,7 @@ def check_dialects(version: Json) -> None:
 
 
 def filled(version: Json, now_millis: int) -> Json:
-    """A version with all that readers want and writers may leave out."""
+    """Return a view version with the fields that readers require but writers may omit."""
     return {"timestamp-ms": now_millis, "summary": {}, **version}
 
 
@@ -110,7 +110,7 @@ def _add_version(state: _State, update: Json) -> None:
 
 
 def _content(version: Json) -> Json:
-    """What a version of a view says, whenever and as which number it was added."""
+    """Return a view version without its id and time."""
     return {key: value for key, value in version.items() if key not in ("version-id", "timestamp-ms") and value}
 
 

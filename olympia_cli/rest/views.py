@@ -1,4 +1,4 @@
-"""Views of the REST API: those whose format is Iceberg's. Others are listed, and loaded by nobody who wants SQL."""
+"""Endpoints for views in Iceberg's format. Views in other formats are listed, but cannot be loaded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _METADATA_PATH = "write.metadata.path"
 
 
 class _CreateView(CreateViewRequest):
-    """As PyIceberg sends it; other clients leave out what they do not say."""
+    """PyIceberg's request, with optional fields that other clients omit."""
 
     location: str | None = None
     properties: dict[str, str] = Field(default_factory=dict)
@@ -48,7 +48,7 @@ def create(call: Call) -> Response:
     place = served._new_place(name, request.location, request.properties)
     reach = served.reach(name.namespace).also([place])
     document = call.document()
-    # the fields' ids are the client's; of the schema and of the version there is only one yet
+    # field ids are the client's; a new view has one schema and one version, so their ids are fixed
     schema, version = (
         {**document["schema"], "schema-id": 0},
         {**document["view-version"], "version-id": 1, "schema-id": 0},
@@ -124,7 +124,7 @@ def register(call: Call) -> Response:
 
 
 def replace(call: Call) -> Response:
-    """Updates of a view, on what it is when they are committed."""
+    """Update a view, based on its state at the commit."""
     document, name = call.document(), call.view
     requirements, updates = objects(document, "requirements"), objects(document, "updates")
     served = ServedCatalog.of_call(call, f"replace view {name}")
@@ -138,7 +138,7 @@ def replace(call: Call) -> Response:
         current = json.loads(staged) if staged is not None else call.service.read_view(found)
         check_requirements(current, requirements)
         metadata = update_view(current, updates, call.service.catalog.clock.now_millis())
-        # what the view has already is not up to this caller
+        # locations that the view already has are not checked against the caller's folders
         folders = folders_of(str(current.get("location") or ""), current.get("properties") or {})
         here = reach.of_object(former, folders)
         check_properties(metadata["properties"], here)
@@ -160,7 +160,7 @@ def _metadata_location(metadata: dict[str, Any]) -> str:
 
 
 def _written(metadata: dict[str, Any]) -> bytes:
-    """Metadata as its file will have it, which others can load."""
+    """Return the content of the metadata file, after a check that others can load it."""
     content = json.dumps(metadata, separators=(",", ":"))
     parsed(partial(ViewMetadata.model_validate_json, strict=True), content)
     return content.encode()
@@ -172,7 +172,7 @@ def _definition(call: Call, name: ViewName) -> ViewDef:
 
 def _iceberg(definition: ViewDef, name: ViewName) -> ViewDef:
     if definition.view_format != ViewFormat.ICEBERG_VIEW:
-        raise ViewNotFound(f"the view {name} is a Substrait plan, and no view of Iceberg", hint="")
+        raise ViewNotFound(f"the view {name} is a Substrait plan, not an Iceberg view", hint="")
     return definition
 
 

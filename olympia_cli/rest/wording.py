@@ -1,4 +1,4 @@
-"""What went wrong in the words of Iceberg's own catalogs, which people search for and clients' tests know."""
+"""Error messages in the words of Iceberg's own catalogs, which users search for and clients' tests expect."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _REQUIREMENTS = (
     ("default spec id has changed", "default partition spec changed"),
     ("default sort order id has changed", "default sort order changed"),
 )
-"""PyIceberg's words for a requirement that is not met, and those of the library in Java."""
+"""PyIceberg's messages for requirements that are not met, and those of the Java library."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Names:
-    """What a request is about: `missing` is what should be there, `taken` what should not."""
+    """The names in a request: the object that should exist (`missing`), and the one that should not (`taken`)."""
 
     namespace: str = ""
     missing: str = ""
@@ -32,7 +32,7 @@ class _Names:
 
 
 def worded(failure: Failure, operation: str, call: Call) -> Failure:
-    """The same failure with the message that is expected for it."""
+    """Return the failure with the message that clients expect."""
     names, kind = _names(call), "View" if "View" in operation else "Table"
     message = failure.message
     match failure.type:

@@ -1,4 +1,4 @@
-"""Catalogs from Spark, and the long work on it.
+"""Read and append to catalogs from Spark.
 
     import olympia_cli.spark
     olympia_cli.spark.register(spark)

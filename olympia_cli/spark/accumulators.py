@@ -1,7 +1,7 @@
-"""What a run took as accumulators, which Spark's pages and its event log show by name.
+"""The metrics of a run as accumulators, which Spark's pages and its event log show by name.
 
-PySpark's own accumulators have no names, and a task of Python's reaches no others. What a step took in all, only the
-driver knows anyway. So at the end one task of Spark's own adds it up: of a query that calls `add` of each accumulator.
+PySpark's own accumulators have no names, and a Python task reaches no others. Only the driver knows the totals of a
+step. So at the end, one query of Spark's own calls `add` of each accumulator.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
 
 
 def publish(spark: SparkSession, command: str, run: Run) -> None:
-    """Leave the metrics of a run where Spark is looked at, if it is and can be reached."""
+    """Publish the metrics of a run as named accumulators, if Spark has an event log or a web UI. Do nothing over Spark
+    Connect."""
     if is_connect(spark) or not _is_looked_at(spark):
         return
     numbers = named(run.metrics())
     try:
-        # a run of its own: what it takes is not part of what is told
+        # a separate run: its own cost is not part of the published metrics
         with Run().step(spark, f"{command}: what it took"):
             spark.range(0, 1, 1, 1).select(*_additions(spark, numbers)).collect()
     except Exception as error:
-        # what it calls is Spark's inside, which may change; the work itself is done
+        # this uses Spark's internals, which may change; the work itself is done
         run.note(f"Spark's event log has no metrics: {type(error).__name__}")
 
 
 def named(metrics: Mapping[str, Any]) -> dict[str, int | float]:
-    """Numbers by what people call them: `olympia: files`, `olympia fsck: definitions: failed tasks`. Steps of one name
-    count together."""
+    """Return the numbers by display name: `olympia: files`, `olympia fsck: definitions: failed tasks`. Steps of the
+    same name are added up."""
     numbers: dict[str, int | float] = {}
     for step in ({**metrics, "step": ""}, *metrics["steps"]):
         about = f"olympia {step['step']}".rstrip()
@@ -48,10 +49,10 @@ def _is_looked_at(spark: SparkSession) -> bool:
 
 
 def _additions(spark: SparkSession, numbers: Mapping[str, int | float]) -> Iterator[Column]:
-    """A column for each number: when a task computes it, it adds the number to the accumulator of that name."""
+    """Yield a column per number: the task that computes it adds the number to the accumulator of that name."""
     from pyspark.sql.classic.column import Column
 
-    # Any: it is Java's
+    # Any: these are Java objects
     session: Any = spark
     jvm, context = session._jvm, session.sparkContext._jsc.sc()
     sql = jvm.org.apache.spark.sql
@@ -62,7 +63,7 @@ def _additions(spark: SparkSession, numbers: Mapping[str, int | float]) -> Itera
         accumulator = context.longAccumulator(name) if whole else context.doubleAccumulator(name)
         kind = sql.types.ObjectType(accumulator.getClass())
         literal = sql.catalyst.expressions.Literal.fromObject(accumulator, kind)
-        # the one expression that calls what gives nothing back
+        # the only expression that calls a method without a result
         value = parse(f"{number}L" if whole else f"{number:f}D")
         added = objects.InitializeJavaBean(literal, jvm.PythonUtils.toScalaMap({"add": value}))
         of = sql.types.DataTypes.LongType if whole else sql.types.DataTypes.DoubleType

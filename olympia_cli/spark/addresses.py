@@ -1,4 +1,4 @@
-"""Where Spark runs, as it is written; and whether anybody is there."""
+"""Spark's addresses: check the syntax of masters and Connect servers, and whether a server listens."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def check_remote(remote: str) -> None:
 
 
 def probe(url: str, wait: float) -> None:
-    """Whether anything listens at the address; Spark itself asks for minutes before it gives up."""
+    """Raise SparkUnreachable if no address in the URL accepts a connection. Spark itself retries for minutes before it
+    gives up."""
     addresses = _addresses(url)
     reasons = []
     for host, port in addresses:
@@ -44,12 +45,12 @@ def probe(url: str, wait: float) -> None:
 
 
 def is_here(master: str) -> bool:
-    """Whether it is on this machine, by its address."""
+    """Return True if the master's address is on this machine."""
     return master.startswith("local") or next((host for host, _ in _addresses(master)), "") in LOOPBACK
 
 
 def place(remote: str) -> str:
-    """A server as an error names it: its address, without parameters such as a token."""
+    """Return a server's address for error messages, without parameters such as a token."""
     return remote.partition("/;")[0].partition(";")[0]
 
 

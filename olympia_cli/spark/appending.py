@@ -1,6 +1,6 @@
-"""Rows of DataFrames appended to Iceberg tables: executors write the files, the driver commits once.
+"""Append rows of DataFrames to Iceberg tables: executors write the files, the driver commits once.
 
-`append` does it for several tables in one commit; `writer` is the same for one, behind Spark's own `df.write`.
+`append` handles several tables in one commit. `writer` handles one table, for Spark's `df.write`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _FILES = "files binary"
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """What tasks are sent: where they write, and what they must see there first."""
+    """The work that tasks receive: the destination, and the proof that an executor must see there first."""
 
     destination: Destination
     proof: Proof
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Any, ...]:
-        """The data files that became of the rows."""
+        """Write the rows, and return the data files."""
         from olympia_cli.iceberg.appends import write_rows
         from olympia_cli.iceberg.failures import told_as_ours
         from olympia_cli.spark.iceberg_rows import IcebergTable, load
@@ -52,7 +52,8 @@ class Append:
 
 
 def begin(options: WriteOptions, schema: StructType) -> Append | None:
-    """Look at the table and at the columns, and choose where files go. None if an append of that name is there."""
+    """Check the table and the columns, and choose where the files go. Return None if the table already has an append of
+    that name."""
     from olympia_cli.iceberg.identifiers import identifier_of
     from olympia_cli.spark.iceberg_rows import check_rows, file_properties
 
@@ -69,7 +70,7 @@ def begin(options: WriteOptions, schema: StructType) -> Append | None:
 
 @contextmanager
 def iceberg_catalog(options: WriteOptions) -> Iterator[OlympiaCatalog]:
-    """The catalog for PyIceberg; what it raises within comes out as one of our errors."""
+    """Open the catalog for PyIceberg, and translate its errors within the block into ours."""
     try:
         from olympia_cli.iceberg.catalog import OlympiaCatalog
         from olympia_cli.iceberg.failures import told_as_ours
@@ -94,12 +95,12 @@ def append(
     storage: Mapping[str, str] | None = None,
     iceberg: Mapping[str, str] | None = None,
 ) -> int | None:
-    """Append DataFrames to tables, `{"sales.orders": df, …}`, all in one commit; the version that it became.
+    """Append DataFrames to tables, `{"sales.orders": df, …}`, in one commit, and return the new version.
 
-    With `run`, a name for this very append, one that was committed under it before is not made again: None, as when
-    there are no rows. Columns that do not fit, or a run that some of the tables have and others, which are to get rows,
-    have not, are an InvalidOption before anything is written. When it fails nothing is committed, and what was written
-    is removed; a CommitUnknown says where it is kept.
+    `run` names this append. If the tables already have an append of that name, nothing is written and the result is
+    None. The result is also None if there are no rows. Raise InvalidOption before any file is written if columns do not
+    fit. Raise it, too, if only some of the tables have the run, and the others would get rows. A failure commits
+    nothing and removes the written files; a CommitUnknown names where they are kept.
     """
     from olympia_cli.spark.registration import register
 
@@ -119,7 +120,7 @@ def append(
                 if (new_append := begin(options[name], frame.schema)) is not None:
                     begun[name] = new_append
             if done_tables := [options[name].table for name in frames if name not in begun]:
-                # the run before may have had no rows for a table either
+                # the earlier run may have had no rows for these tables either
                 with explained():
                     lacking = [options[name].table for name in begun if not frames[name].isEmpty()]
                 if lacking:
@@ -138,8 +139,8 @@ def append(
 
 
 def _written(spark: SparkSession, frame: DataFrame, begun: Append) -> list[Any]:
-    """Have executors write a frame; the data files. One that does not see what is here fails it, although others could
-    do its work."""
+    """Have executors write a frame, and return its data files. Raise ExecutorUnprepared if an executor does not see the
+    driver's files, even if others could do its work."""
     with Run().step(spark, f"append: {begun.destination.name}"):
         rows = frame.mapInArrow(partial(_write, begun), _FILES).collect()
     return [file for row in rows for file in pickle.loads(row.files)]

@@ -1,4 +1,4 @@
-"""Rows as Arrow record batches, of exactly the types that Spark expects: it checks them, and converts nothing."""
+"""Rows as Arrow record batches with exactly the types that Spark expects: it checks them, and converts nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def arrow_schema(columns: Mapping[str, str]) -> pa.Schema:
 
 
 def ddl(columns: Mapping[str, str]) -> str:
-    """The columns as Spark is told of them."""
+    """Return the columns as a Spark DDL schema."""
     return ", ".join(f"{name} {word}" for name, word in columns.items())
 
 
@@ -39,7 +39,7 @@ def _type(word: str) -> pa.DataType:
 
 
 def batches(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
-    """The columns of the rows, some thousands of rows at a time. Times come as milliseconds since 1970."""
+    """Yield Arrow batches of at most ROWS rows. Timestamps in `rows` are milliseconds since 1970."""
     schema = arrow_schema(columns)
     rows = iter(rows)
     while batch := list(islice(rows, ROWS)):
@@ -53,11 +53,11 @@ def _array(values: list[Any], word: str) -> pa.Array:
     elif word == "map":
         values = [None if value is None else list(value.items()) for value in values]
     elif word == "string":
-        # names of files may hold bytes that are no text, and Arrow's strings are text
+        # file names may hold bytes that are not text, and Arrow's strings are text
         values = [value if value is None or value.isascii() else text(value) for value in values]
     return pa.array(values, TYPES[word])
 
 
 def text(value: str) -> str:
-    """Text that Arrow can hold."""
+    """Return text that Arrow can hold: `?` replaces characters that UTF-8 cannot encode."""
     return value.encode("utf-8", "replace").decode()

@@ -1,7 +1,7 @@
-"""What is wanted of a table, as far as it spares reading.
+"""Conditions on a table's columns that reduce what is read.
 
-It comes from the reader's options. Spark has an interface that passes a query's filters on; up to 4.3 at least, what it
-plans for one query is taken for other queries on the same DataFrame too, and they lose rows. So it is not used.
+They come from the reader's options, not from Spark's interface for pushing filters down. Up to Spark 4.3 at least,
+Spark reuses the plan of one query for other queries on the same DataFrame, and these lose rows.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Conditions:
     equals: Mapping[str, str] = field(default_factory=dict)
 
     def accept(self, column: str, value: str | None) -> bool:
-        """Whether a row with this value is wanted."""
+        """Return True if rows with this value are requested."""
         return self.equals.get(column, value) == value
 
 
@@ -30,7 +30,7 @@ ALL = Conditions()
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Keys from `start` up to `end`, which is left out; None is the end of all keys."""
+    """Keys from `start` up to `end`, exclusive; None means no upper bound."""
 
     start: str = ""
     end: str | None = None
@@ -39,12 +39,12 @@ class KeyRange:
         return self.start <= key and (self.end is None or key < self.end)
 
     def touches(self, low: str | None, high: str | None) -> bool:
-        """Whether keys between two others, neither of them included, may lie in the range."""
+        """Return True if the range may contain a key between `low` and `high`, both exclusive."""
         return (low is None or self.end is None or low < self.end) and (high is None or self.start < high)
 
 
 def key_ranges(conditions: Conditions, keys: KeyCodec) -> tuple[KeyRange, ...]:
-    """Where in the tree the objects can be that the conditions ask for; in order, none in another."""
+    """Return the key ranges of the objects that the conditions accept, in order and without overlap."""
     kinds = [kind for kind in (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW) if conditions.accept("type", kind.word)]
     ranges = (_of_kind(kind, conditions.equals, keys) for kind in kinds)
     return tuple(key_range for key_range in ranges if key_range is not None)
@@ -54,7 +54,7 @@ def _of_kind(kind: Kind, equals: Mapping[str, str], keys: KeyCodec) -> KeyRange 
     namespace, name = equals.get("namespace"), equals.get("name")
     try:
         if kind is Kind.NAMESPACE:
-            # of a namespace both names are its own
+            # `namespace` and `name` of a namespace are both its own name
             if namespace is not None and name is not None and namespace != name:
                 return None
             own = name if namespace is None else namespace

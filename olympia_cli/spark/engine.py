@@ -1,4 +1,4 @@
-"""What a pipeline runs on: a Spark session, the catalog as its workers reach it, and who does how much of the work."""
+"""The engine of a pipeline: a Spark session, the catalog as its workers reach it, and the division of the work."""
 
 from __future__ import annotations
 
@@ -19,17 +19,16 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ALONE = 50_000
-"""Up to so many files this process reads itself rather than have a job made of it: they take it as long as Spark takes
-to start the Python of its workers."""
+"""The driver reads up to this many files itself: that takes as long as Spark takes to start its Python workers."""
 
 FEW_PARTS = 64
-"""So many tasks are few for any cluster, also for one that is small when it is asked, and grows with the work."""
+"""A step may always have this many tasks: a cluster may be small when asked for its size, and grow with the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
-    """`partitions` is how many tasks share the work of a step, if somebody says so; up to `alone` files are read by the
-    driver itself."""
+    """`partitions` is the number of tasks per step, if the caller sets it. The driver reads up to `alone`
+    files itself."""
 
     spark: SparkSession
     catalog: CatalogPlace
@@ -38,16 +37,17 @@ class SparkEngine:
     run: Run = field(default_factory=Run)
 
     def parts(self, rows: int, least: int) -> int:
-        """Into how many tasks so many rows go. `least` rows are some hundred milliseconds of work: a task with less
-        costs more than it does. Of a task with sixteen times as much too much is lost with its machine."""
+        """Return the number of tasks for `rows` rows. `least` rows are some hundred milliseconds of work: a task with
+        fewer rows costs more than its work. A task has at most about 16 times as many, which limits the work lost with
+        a machine."""
         if self.partitions is not None:
             return max(1, min(self.partitions, rows))
         most = max(FEW_PARTS, 4 * cores_of(self.spark), rows // (16 * least))
         return max(1, min(-(-rows // least), most))
 
     def job(self, what: str) -> AbstractContextManager[None]:
-        """Spark's pages and its event log say of the jobs within what they do, and the metrics of the run what they
-        took: `fsck: nodes, level 2 of 3`."""
+        """Describe the jobs within the block, for Spark's pages, its event log and the run's metrics: `fsck: nodes,
+        level 2 of 3`."""
         return self.run.step(self.spark, what)
 
 
@@ -64,8 +64,8 @@ def spark_engine(
     command: str = "work",
     run: Run | None = None,
 ) -> Iterator[SparkEngine]:
-    """Spark for the catalog at a location; what it raises within comes out as one of our errors. A session that is
-    started for it is stopped at the end. Jobs that nobody describes are called after the command."""
+    """Provide Spark for the catalog at a location, and translate its errors within the block into ours. Stop a session
+    that was started here at the end. Jobs without a description are named after the command."""
     place, run = place_for(uri, storage), run or Run()
     with spark_session(master=master, remote=remote, settings=settings, verbose=verbose) as spark:
         with place.proven(run.note) as proven, run.step(spark, command):
@@ -74,13 +74,13 @@ def spark_engine(
 
 
 def place_for(uri: str, storage: Mapping[str, object] | None = None) -> CatalogPlace:
-    """A location as it can be sent to other processes."""
+    """Return a location in a form that can be sent to other processes."""
     check_shared(uri)
     return CatalogPlace.at(uri, {name: _text(name, value) for name, value in (storage or {}).items()})
 
 
 def _text(name: str, value: object) -> str:
-    """Spark's options are text."""
+    """Return a storage option as text, as Spark's options are."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):

@@ -1,4 +1,4 @@
-"""Spark's failures as one line. Its messages are pages of stack traces, and what happened is at their end."""
+"""Spark's failures as one line. Its messages are pages of stack traces, with the cause at their end."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MORE_MEMORY = (
     "run on one at a time (spark.task.cpus)"
 )
 _UNAVAILABLE = re.compile(r"StatusCode\.UNAVAILABLE|Connection refused|All masters are unresponsive")
-# where a package is not called as its module is
+# packages whose name differs from their module's
 _PACKAGES = {"google": "protobuf", "grpc": "grpcio"}
 LENGTH = 300
 
@@ -40,7 +40,7 @@ _CREDENTIALS = (
 
 
 def explain(error: BaseException) -> OlympiaError:
-    """What a failure of Spark's means: our own error where one of ours is its cause, with its own exit code."""
+    """Translate a Spark failure. If one of our errors caused it, return that error, with its own exit code."""
     if isinstance(error, OlympiaError):
         return error
     text = str(error)
@@ -58,7 +58,7 @@ def explain(error: BaseException) -> OlympiaError:
     if matches := list(_TOO_OLD.finditer(text)):
         return ExecutorUnprepared(f"Spark's Python workers lack a package: {_short(matches[-1][1])}", hint="install it")
     if _DIED in text:
-        # what Java says of it is that a connection was reset
+        # Java reports only a reset connection
         return SparkFailed("a Python worker of Spark's died", hint=_MORE_MEMORY)
     if _UNAVAILABLE.search(text):
         return SparkUnreachable(f"Spark does not answer: {_cause(text)}")
@@ -67,8 +67,8 @@ def explain(error: BaseException) -> OlympiaError:
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """What a task raises on purpose is carried to the driver as it is, the store's own failure included. The driver is
-    told of it as a text, which has the error for people, and in a note for `explain`."""
+    """Carry an error that a task raises on purpose, a store's failure included, to the driver unchanged. Spark passes
+    on only text: the message for people, and a note with the error's fields, which `explain` reads."""
     try:
         yield
     except StoreFailure as failure:
@@ -87,7 +87,7 @@ def _noted(error: OlympiaError) -> OlympiaError:
 
 
 def told(task: Callable[P, Iterator[T]]) -> Callable[P, Iterator[T]]:
-    """A task's function with `failures` around it."""
+    """Decorate a task's generator function with `failures`."""
 
     @wraps(task)
     def run(*args: P.args, **named: P.kwargs) -> Iterator[T]:
@@ -110,7 +110,7 @@ def _unpacked(values: dict[str, Any]) -> OlympiaError:
 
 @contextmanager
 def explained() -> Iterator[None]:
-    """What Spark raises within comes out as one of our errors."""
+    """Translate Spark's errors within the block into ours."""
     try:
         yield
     except OlympiaError:
@@ -130,7 +130,7 @@ def _ours(name: str, message: str) -> OlympiaError:
     cls = getattr(errors, name, None)
     if not (isinstance(cls, type) and issubclass(cls, OlympiaError)):
         cls = SparkFailed
-    # not all of them are made from a message alone; the hint is part of the line already
+    # some classes need more than a message; the line already contains the advice
     if cls is StorageDenied:
         return _no_access(message.removesuffix(f": {cls.default_hint}"))
     error = cls.__new__(cls)
@@ -139,7 +139,7 @@ def _ours(name: str, message: str) -> OlympiaError:
 
 
 def _no_access(message: str) -> StorageDenied:
-    """Who started the work may well be allowed to."""
+    """Return the error of executors without access to the store. The driver may have access."""
     return StorageDenied(f"Spark's executors have no access: {message}", hint=_CREDENTIALS)
 
 
@@ -151,10 +151,10 @@ def _cause(text: str) -> str:
             java = match[2] or match[1]
         elif match := _CAUSED_BY.match(line):
             java = f"{match[1].rpartition('.')[2]}: {match[2]}" if match[2] else match[1]
-        # what the line before it only says to have happened
+        # the line before it says only that an error occurred
         elif line.startswith(": ") and not java:
             java = line[2:]
-        # Spark's own classes at the head of its message only say that there is one
+        # Spark's own exception classes say only that there is a cause
         elif (match := _PYTHON.match(line)) and not match[1].startswith(("pyspark.errors.", "org.apache.", "py4j.")):
             python = f"{match[1].rpartition('.')[2]}: {match[2]}"
     return _short(python or java or next((line for line in text.splitlines() if line.strip()), "no reason given"))

@@ -1,6 +1,6 @@
-"""The files below a catalog's prefix, as a listing shows them: a partition is a set of ranges of names.
+"""The files below a catalog's prefix, as a listing shows them. A partition is a set of ranges of names.
 
-Whether a version reaches a file is not said here: that takes a walk through all the trees, and a join.
+The listing does not say whether a version reaches a file: that takes a walk through all trees, and a join.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ _FOLDERS = {
     "data/": (FileKind.DATA,),
 }
 _DIGITS = {"vn/": "01", **dict.fromkeys(("node/", "def/ns/", "def/table/", "def/view/"), _HEX)}
-"""What names in large folders begin with, alike in number: a uuid, or the low bits of a version."""
+"""The first characters of names in large folders, about equally frequent: hex digits of a UUID, or the low bits of a
+version."""
 _LARGEST, _SHARES = "def/table/", 8
-"""Where most files of a large catalog are, and how often it may be read for one listing."""
+"""The folder with most files of a large catalog, and how many times one listing may read it."""
 _FEW = 64
-"""Up to so many parts, the first digit of names is enough to tell them apart."""
+"""Up to this many parts, the first digit of names divides folders finely enough."""
 
 
 class FileRange(NamedTuple):
-    """Files that begin with a prefix, and lie between two paths."""
+    """Files whose paths begin with a prefix, and lie between two paths."""
 
     prefix: str
     between: Between = ALL
@@ -51,13 +52,14 @@ class FilePart:
 
 
 def plan_files(uri: str, conditions: Conditions, partitions: int | None, cores: int = 1) -> list[FilePart]:
-    """Parts that have all files that are asked for, each of them once.
+    """Divide the files that the conditions accept into parts; each file is in exactly one part.
 
-    A bucket lists in the order of names, so what lies between two of them costs what is there: all names are cut where
-    folders begin, and large folders by the first digits of names. What the format does not define lies between two cuts
-    like anything else, so nobody pages through all there is. A local folder is read as a whole, whatever is asked of
-    it, but its files are looked at one by one, which takes most of the time: so there the largest folder is shared by
-    the `cores`.
+    A bucket lists in the order of names, so a range costs only the files in it. All names are cut where folders begin,
+    and large folders by the first digits of names. Files that the format does not define lie between two cuts like all
+    others, so no task pages through the whole bucket.
+
+    A local folder is read as a whole for every range, but most of the time goes into inspecting its files one by one.
+    So `cores` tasks share the largest folder there.
     """
     strange = any(conditions.accept("kind", kind.value) for kind in (FileKind.UNKNOWN, FileKind.TEMPORARY))
     folders = [
@@ -76,24 +78,24 @@ def plan_files(uri: str, conditions: Conditions, partitions: int | None, cores: 
 
 
 def _cuts(digits: int) -> set[str]:
-    """Where folders begin, and in large ones the names with each of the first digits."""
+    """Return the paths where folders begin and, in large folders, the names with each of the first digits."""
     cuts = {folder for folder in _FOLDERS if folder not in _DIGITS}
     for folder, letters in _DIGITS.items():
-        # bits say a quarter of what hexadecimal digits do
+        # four bits distinguish as many names as one hexadecimal digit
         begins = product(letters, repeat=digits if letters is _HEX else 4 * digits)
         cuts.update(folder + "".join(begin) for begin in begins)
     return cuts
 
 
 def _ranges(prefix: str, cuts: set[str]) -> Iterator[FileRange]:
-    """What begins with a prefix, cut into pieces."""
+    """Divide the files below a prefix at the cuts."""
     inside = sorted(cut for cut in cuts if cut.startswith(prefix) and cut != prefix)
     for after, until in pairwise([prefix, *inside, None]):
         yield FileRange(prefix, (after or "", until))
 
 
 def read_files(store: Store, part: FilePart, conditions: Conditions) -> Iterator[dict[str, Any]]:
-    """A row for each file of a part. Writes in progress are listed too."""
+    """Yield a row per file of a part, including writes in progress."""
     for prefix, between in part.ranges:
         for file in store.list(prefix, temporary=True, between=between):
             kind = file_kind(file.path).value

@@ -1,4 +1,4 @@
-"""The rows of an Iceberg table as a version of the catalog has it, through PyIceberg; a partition is one scan task."""
+"""Read the rows of an Iceberg table at a version of the catalog, through PyIceberg. A partition is one scan task."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyiceberg.schema import Schema
     from pyiceberg.table import FileScanTask, StaticTable
 
-# what the catalog's storage options are called in PyIceberg
+# PyIceberg's names of the catalog's storage options
 _SAME = {
     "s3": {
         "endpoint_url": "s3.endpoint",
@@ -59,7 +59,7 @@ _SIMPLE = {
 
 @dataclass(frozen=True, slots=True)
 class IcebergTable:
-    """Where a table's metadata is, and PyIceberg's options for the store it is on, which may hold secrets."""
+    """A table's metadata location, and PyIceberg's options for its store, which may hold secrets."""
 
     name: str
     location: str
@@ -68,7 +68,8 @@ class IcebergTable:
 
 
 def find_table(snapshot: Snapshot, options: ReadOptions) -> IcebergTable:
-    """The table that the options name, in a version of the catalog."""
+    """Return the table that the options name, at a version of the catalog. Raise Unsupported if it has no Iceberg
+    metadata."""
     assert options.table is not None
     location = snapshot.table(options.table).definition.iceberg_metadata_location
     if not location:
@@ -77,14 +78,14 @@ def find_table(snapshot: Snapshot, options: ReadOptions) -> IcebergTable:
 
 
 def file_properties(options: ReadOptions | WriteOptions) -> dict[str, str]:
-    """PyIceberg's properties for the tables' files: those that were given, and what opens the catalog."""
+    """Return PyIceberg's properties for the tables' files: the given ones, and the catalog's storage options."""
     names = _SAME.get(options.catalog.partition("://")[0], {})
     properties = {names[name]: value for name, value in options.storage if name in names}
     return {**properties, **dict(options.iceberg)}
 
 
 def load(table: IcebergTable) -> StaticTable:
-    """The table's metadata, read from where the definition says."""
+    """Read the table's metadata from the location in its definition."""
     try:
         from pyiceberg.catalog.noop import NoopCatalog
         from pyiceberg.exceptions import ValidationError as IcebergInvalid
@@ -113,15 +114,13 @@ def load(table: IcebergTable) -> StaticTable:
         identifier=("olympia", table.name),
         metadata_location=table.location,
         metadata=trusted(metadata, properties),
-        # properties of the table could name an endpoint, or code to load
+        # the table's properties could name an endpoint, or code to load
         io=io,
         catalog=NoopCatalog("olympia"),
     )
 
 
 class IcebergReader(DataSourceReader):
-    """The rows of one table."""
-
     def __init__(self, table: IcebergTable, schema: spark_types.StructType) -> None:
         self.table = table
         self.columns = schema
@@ -142,7 +141,7 @@ class IcebergReader(DataSourceReader):
 def read_task(
     table: StaticTable, task: FileScanTask, filter: str | None, columns: spark_types.StructType
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of one data file, without those that delete files take away, of the types that Spark expects."""
+    """Yield the rows of one data file with the types that Spark expects, without deleted rows."""
     from pyiceberg.io.pyarrow import ArrowScan
 
     projected = table.schema().select(*columns.fieldNames())
@@ -160,7 +159,7 @@ def read_task(
 
 
 def row_filter(text: str | None, schema: Schema) -> BooleanExpression:
-    """A filter as PyIceberg writes it (`id >= 3 and name = 'x'`), checked against the table's columns."""
+    """Parse a filter in PyIceberg's syntax (`id >= 3 and name = 'x'`), and check it against the table's columns."""
     from pyiceberg.expressions import AlwaysTrue
     from pyiceberg.expressions.parser import parse
     from pyiceberg.expressions.visitors import bind
@@ -170,7 +169,7 @@ def row_filter(text: str | None, schema: Schema) -> BooleanExpression:
     try:
         expression = parse(text)
         bind(schema, expression, case_sensitive=True)
-    # the parser's own errors have no class that says so
+    # the parser's errors have no common class
     except Exception as error:
         raise InvalidOption(f"the filter cannot be understood: {_line(error)}", hint="write column = value") from None
     return expression
@@ -180,13 +179,13 @@ def row_filter(text: str | None, schema: Schema) -> BooleanExpression:
 
 
 def spark_schema(schema: Schema) -> spark_types.StructType:
-    """The columns as Spark has them; Unsupported for a type that it does not have."""
+    """Return the columns with Spark's types. Raise Unsupported for a type that Spark does not have."""
     fields = [(column.name, _spark_type(column.field_type, column.name, top=True)) for column in schema.fields]
     return spark_types.StructType([spark_types.StructField(name, data_type) for name, data_type in fields])
 
 
 def check_columns(schema: Schema, columns: spark_types.StructType) -> None:
-    """Raise unless the columns are the table's, with their types."""
+    """Raise InvalidOption unless the columns are the table's, with the same types."""
     for column, expected in _expected(schema, columns):
         if column.dataType != expected:
             said = column.dataType.simpleString()
@@ -194,8 +193,9 @@ def check_columns(schema: Schema, columns: spark_types.StructType) -> None:
 
 
 def check_rows(schema: Schema, columns: spark_types.StructType) -> None:
-    """Raise unless rows with these columns can be appended: each is a column of the table, of its type or a narrower
-    one, and none that must have a value is left out. Whether each row has it is seen when it is written."""
+    """Raise InvalidOption unless rows with these columns can be appended. Each column must be one of the table's, with
+    the same type or a narrower one, and no required column may be absent. Missing values in rows are found when they
+    are written."""
     for column, expected in _expected(schema, columns):
         if not _fits(column.dataType, expected):
             said = f"the column {column.name} is {column.dataType.simpleString()}"
@@ -212,7 +212,7 @@ def check_rows(schema: Schema, columns: spark_types.StructType) -> None:
 def _expected(
     schema: Schema, columns: spark_types.StructType
 ) -> Iterator[tuple[spark_types.StructField, spark_types.DataType]]:
-    """Columns, each with the type that the table's has; InvalidOption where it has none."""
+    """Yield each column with the type of the table's column. Raise InvalidOption if the table has no such column."""
     types = {column.name: column.field_type for column in schema.fields}
     for column in columns.fields:
         if column.name not in types:
@@ -289,7 +289,7 @@ def _arrow_schema(schema: spark_types.StructType) -> pa.Schema:
     try:
         return to_arrow_schema(schema, **more)
     except TypeError:
-        # Spark 4.0 has UTC always
+        # Spark 4.0 always uses UTC
         return to_arrow_schema(schema)
 
 

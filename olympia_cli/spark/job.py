@@ -1,10 +1,10 @@
-"""The command line as a job of Spark's: what it runs on is Spark unless it is told otherwise.
+"""Run the command line as a Spark job, with Spark as the engine unless the command names one.
 
     python -m olympia_cli.spark.job fsck -c s3://lake/catalog --level full
     python -m olympia_cli.spark.job --files DIR
 
-The second writes what spark-submit takes: `olympia_job.py`, which does the same as the first, and `olympia_cli.zip`,
-this package for machines that do not have it.
+The second command writes the files for spark-submit: `olympia_job.py`, which does the same as the first command, and
+`olympia_cli.zip`, this package for machines that do not have it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ _WHERE = ("--engine", "--master", "--remote")
 
 
 def main() -> None:
-    """Run the program on sys.argv; it ends with the exit code of the command."""
+    """Run the program on sys.argv, and exit with the command's exit code."""
     if sys.argv[1:2] == ["--files"] and len(sys.argv) == 3:
         write_files(Path(sys.argv[2]))
         return
     sys.argv[1:] = on_spark(sys.argv[1:])
-    # as a program: the command line stands above this floor, and nothing here imports it
+    # run as a program: `spark` must not import `cli`
     runpy.run_module("olympia_cli", run_name="__main__", alter_sys=True)
 
 
 def on_spark(words: Sequence[str]) -> list[str]:
-    """The words of a command, with the engine in front of what may look like an option."""
+    """Add `--engine spark` to a command, before any `--`, unless the command already says where to run."""
     if any(word.partition("=")[0] in _WHERE for word in words):
         return list(words)
     end = words.index("--") if "--" in words else len(words)
@@ -46,7 +46,7 @@ def on_spark(words: Sequence[str]) -> list[str]:
 
 
 def write_files(folder: Path) -> None:
-    """What spark-submit is given, in a folder that is made if it is missing."""
+    """Write the files for spark-submit into a folder, which is created if it is missing."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(package_zip(), folder / "olympia_cli.zip")
     (folder / "olympia_job.py").write_text(JOB)

@@ -1,4 +1,5 @@
-"""Spark's Java program: whether it can run here, and how it is started so that its talk goes nowhere unasked."""
+"""Spark's Java program: check that it can run here, and start it so that its output stays out of sight unless
+requested."""
 
 from __future__ import annotations
 
@@ -22,11 +23,11 @@ _SECRET = re.compile(r"secret|passw|token|credential|(access|account)[.-]?key", 
 """Names of settings with secret values: Spark's own pattern, extended."""
 _TAIL = 65_536
 _NAMELESS = "pyspark-shell"
-"""What Spark calls an application that nobody gave a name."""
+"""Spark's name for an application without a name."""
 
 
 def need_pyspark() -> None:
-    """Raise unless there is a PySpark that will do."""
+    """Raise SparkMissing unless PySpark 4.0 or newer is installed."""
     try:
         import pyspark
     except ImportError:
@@ -36,7 +37,7 @@ def need_pyspark() -> None:
 
 
 def need_java() -> str:
-    """The version of the Java that Spark runs on, where Spark looks for it; raises when there is none that will do."""
+    """Return the version of the Java that Spark would use. Raise SparkMissing if there is none, or if it is too old."""
     home = os.environ.get("JAVA_HOME")
     java = os.path.join(home, "bin", "java") if home else shutil.which("java")
     where = " at JAVA_HOME" if home else ""
@@ -55,35 +56,36 @@ def need_java() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Launched:
-    """The Java program that PySpark talks to, and what it says."""
+    """The Java program that PySpark talks to, and its output."""
 
     gateway: Any
     log: IO[bytes]
 
     def why_not(self, error: Exception) -> OlympiaError:
-        """Why it did not start after all, from an error and from what it said."""
+        """Return why the start failed, from an error and the program's output."""
         return _why_not(error, self.log)
 
 
 def submitted() -> bool:
-    """Whether spark-submit runs this process, and so its Java program runs already."""
+    """Return True if spark-submit runs this process, and so Spark's Java program runs already."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def launch(settings: Mapping[str, str], master: str | None, verbose: bool) -> Launched:
-    """Start it, with settings that are fixed from its start on. What it says goes to stderr when that is asked for, and
-    else to a file that is looked at only when it does not start."""
+    """Start the Java program with the settings that are fixed at its start. Its output goes to stderr if `verbose`,
+    else to a file that is read only if the start fails."""
     from pyspark import SparkConf, SparkContext, java_gateway
 
     silence()
     log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - the other process writes to it until it ends
     if SparkContext._gateway is not None:
-        # one for all sessions of a process
+        # a process has one for all its sessions
         return Launched(SparkContext._gateway, log)
     # every user of the machine can read a command line, so a secret is set in the session alone
     conf = SparkConf().setAll([(name, value) for name, value in settings.items() if not _SECRET.search(name)])
     if master is not None and not master.startswith(("local", "spark:")):
-        # what these need is part of how Java starts; the others are a session's, and the next may have another
+        # other masters (YARN, Kubernetes) must be known when Java starts; local and standalone ones belong to a
+        # session, and the next session may have another
         conf.setMaster(master)
     said: Any = sys.stderr.fileno() if verbose else log
     start: Any = java_gateway.launch_gateway
@@ -97,7 +99,7 @@ def launch(settings: Mapping[str, str], master: str | None, verbose: bool) -> La
 
 
 def unsaid(settings: Mapping[str, str]) -> dict[str, str]:
-    """Those of the settings that neither a flag nor spark-defaults.conf has, once Java runs."""
+    """Return the settings that neither a flag nor spark-defaults.conf sets. Java must be running."""
     from pyspark import SparkConf
 
     said = SparkConf()
@@ -105,15 +107,15 @@ def unsaid(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def silence() -> None:
-    """What PySpark tells a log of Python's goes to those who listen, and not to stderr because nobody does."""
+    """Keep PySpark's log records off stderr in a program that configures no logging."""
     from pyspark.logger import PySparkLogger
 
     for name in ("pyspark", "py4j"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        # of PySpark's own class, which it takes them to be; they print by themselves
+        # these loggers print by themselves, and PySpark expects loggers of its own class
         PySparkLogger.getLogger(name).handlers = [logging.NullHandler()]
-    # the same of its network library, which is told before it is imported
+    # the same for gRPC, which reads this when it is imported
     os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 

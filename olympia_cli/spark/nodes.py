@@ -1,8 +1,8 @@
-"""The node files of versions, each once: a partition is a range of keys, over all the versions asked for.
+"""The node files of versions, each listed once. A partition is a range of keys, over all requested versions.
 
-Copy-on-write shares nodes between versions, and a split or a merge moves them between subtrees. A node belongs to the
-part whose range holds its first key, which is the node's own and the same in every version; so no two parts give the
-same node, although both may read one that lies across their border.
+Versions share nodes through copy-on-write, and splits and merges move nodes between subtrees. A node belongs to the
+part whose range holds the node's first key, which is the same in every version. So no two parts yield the same node,
+although both may read a node that crosses their border.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ AT_ONCE = 256
 
 @dataclass(frozen=True, slots=True)
 class NodePart:
-    """The nodes below `pointers` whose first key lies in the range; and, for their roots, some of the versions."""
+    """The nodes below `pointers` whose first key lies in the range, and the versions whose roots this part yields."""
 
     width: int
     key_range: KeyRange
     pointers: tuple[str, ...]
     roots: Sequence[int]
     pinned: str | None = None
-    """The one root of an expired version, where an export keeps it."""
+    """Path of the root that an export keeps of an expired version."""
 
 
 def plan_nodes(latest: Snapshot, root: str, first: int, partitions: int | None) -> list[NodePart]:
-    """Parts for the versions from `first` to the given one, whose root lies at `root`.
+    """Return the parts for the versions from `first` to that of `latest`, whose root lies at `root`.
 
-    The roots are read here, once; of them only the distinct pointers stay.
+    Each root is read here once; only the distinct child pointers are kept.
     """
     width = latest.file.width
     ranges = _ranges(latest, partitions or PARTITIONS)
@@ -77,7 +77,7 @@ def plan_nodes(latest: Snapshot, root: str, first: int, partitions: int | None) 
 
 
 def _ranges(latest: Snapshot, number: int) -> list[KeyRange]:
-    """All keys in ranges, cut between runs of the latest version's subtrees."""
+    """Divide all keys into ranges, cut between runs of the latest version's subtrees."""
     runs = groups(upper_pieces(latest, [KeyRange()], number), number)
     cuts = [run[0].low for run in runs[1:] if isinstance(run[0], Subtree)]
     ordered = sorted(cut for cut in cuts if cut is not None)
@@ -85,7 +85,7 @@ def _ranges(latest: Snapshot, number: int) -> list[KeyRange]:
 
 
 def _pointers(versions: Iterator[Snapshot] | Sequence[Snapshot]) -> dict[str, tuple[str | None, str | None]]:
-    """The distinct children of roots, each with the widest keys around it."""
+    """Return the distinct children of the roots, each with its widest key bounds."""
     pointers: dict[str, tuple[str | None, str | None]] = {}
     for snapshot in versions:
         node = snapshot.root.node
@@ -101,7 +101,7 @@ def _pointers(versions: Iterator[Snapshot] | Sequence[Snapshot]) -> dict[str, tu
 
 
 def read_nodes(store: Store, part: NodePart) -> Iterator[dict[str, Any]]:
-    """A row for each node of a part; Damaged when one cannot be read."""
+    """Yield a row per node of a part. Raise Damaged if a node is missing or malformed."""
     java = part.width == JAVA_WIDTH
     yield from _read_roots(store, part, java)
     digests: set[bytes] = set()
@@ -140,7 +140,7 @@ def _below(node: Node, above: Subtree, key_range: KeyRange, digests: set[bytes])
     subtrees = []
     for at, child in enumerate(node.children):
         low, high = bounds(node, at, above.low, above.high)
-        # a child whose range only touches ours may hold the first key of a node that is ours
+        # a child at the border of our range may lead to a node whose first key is in it
         if isinstance(child, str) and key_range.touches(low, high):
             subtrees += [Subtree(path, low, high, above.depth + 1) for path in _new([child], digests)]
     return subtrees

@@ -1,4 +1,4 @@
-"""The objects of a version: a partition is a run of subtrees, and whoever reads it scans these alone."""
+"""The objects of a version. A partition is a run of subtrees, and its task scans only these."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COLUMNS = {
     "version": "long",
 }
 IN_DEFINITIONS = frozenset({"id", "format", "metadata_location", "previous_metadata_location", "properties"})
-"""The columns that cost a file for each object; the others are in the tree."""
+"""Columns that need the definition file of each object; the others are in the tree."""
 
 PARTITIONS = 16
 AT_ONCE = 1024
@@ -50,7 +50,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Subtree:
-    """A child pointer of a node on level `depth`, and the keys around it."""
+    """A child pointer of a node on level `depth`, and the keys that bound it."""
 
     path: str
     low: str | None
@@ -63,7 +63,7 @@ Piece = Entry | Subtree
 
 @dataclass(frozen=True, slots=True)
 class ObjectPart:
-    """Pieces of the tree in key order, and the ranges of keys that are wanted of them."""
+    """Pieces of the tree in key order, and the requested key ranges."""
 
     version: int
     keys: KeyCodec
@@ -72,16 +72,17 @@ class ObjectPart:
 
 
 def plan_objects(snapshot: Snapshot, conditions: Conditions, partitions: int | None) -> list[ObjectPart]:
-    """At most so many parts, alike in subtrees; only nodes above them are read."""
+    """Return at most `partitions` parts with about equal numbers of subtrees. Only the nodes above the subtrees are
+    read."""
     ranges = key_ranges(conditions, snapshot.keys)
     parts = groups(upper_pieces(snapshot, ranges, partitions or PARTITIONS), partitions or PARTITIONS)
     return [ObjectPart(snapshot.version, snapshot.keys, ranges, tuple(part)) for part in parts]
 
 
 def upper_pieces(snapshot: Snapshot, ranges: Sequence[KeyRange], number: int) -> list[Piece]:
-    """The tree as its upper keys and the subtrees between them, at least so many when it has them.
+    """Return the tree's upper keys and the subtrees between them, at least `number` subtrees if the tree has that many.
 
-    It goes down level by level, but never reads a leaf: those are the parts' work.
+    Descend level by level, but never read a leaf: leaves are the tasks' work.
     """
     pieces = _pieces(snapshot.root.node, None, None, 1, ranges)
     levels = depth(snapshot.reader, snapshot.root.node)
@@ -119,8 +120,8 @@ def _pieces(node: Node, low: str | None, high: str | None, level: int, ranges: S
 
 
 def groups(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
-    """The pieces in at most so many runs, each of which begins with a subtree, but for the first; they differ by one in
-    the number of subtrees at most."""
+    """Divide the pieces into at most `most` runs. Each run but the first begins with a subtree. Their numbers of
+    subtrees differ by at most one."""
     subtrees = sum(isinstance(piece, Subtree) for piece in pieces)
     runs: list[list[Piece]] = [[] for _ in range(max(1, min(most, subtrees)))] if pieces else []
     count, at = 0, 0
@@ -135,7 +136,7 @@ def groups(pieces: Sequence[Piece], most: int) -> list[list[Piece]]:
 def read_objects(
     store: Store, part: ObjectPart, conditions: Conditions, columns: Collection[str]
 ) -> Iterator[dict[str, Any]]:
-    """The rows of a part. Definitions are read only when a column needs them, and only of what is asked for."""
+    """Yield the rows of a part. Definitions are read only if a column needs them, and only for accepted objects."""
     entries = _accepted(store, part, conditions)
     if not IN_DEFINITIONS & set(columns):
         for name, path in entries:
@@ -146,12 +147,12 @@ def read_objects(
         paths = [check_pointer(path, path) for _, path in batch]
         for (name, path), data in zip(batch, definitions.read(paths), strict=True):
             found = read_object(name, path, data)
-            # jobs open tables at these locations
+            # exact: jobs open tables at these locations
             yield {**describe_object(found, part.version, exact=True), **describe_object_name(name)}
 
 
 def scan_part(store: Store, part: ObjectPart) -> Iterator[tuple[str, str]]:
-    """Keys and values of a part, in order."""
+    """Yield the keys and values of a part, in order."""
     reader = NodeReader(store, java=part.keys.java)
     for piece in part.pieces:
         if isinstance(piece, Entry):

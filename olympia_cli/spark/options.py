@@ -1,4 +1,4 @@
-"""What a reader of the data source was asked for: Spark's options, parsed once."""
+"""The options of the data source's readers and writers, parsed once."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ TABLES = ("objects", "versions", "actions", "nodes", "files")
 STORAGE = "storage."
 ICEBERG = "iceberg."
 _OPTION = "option."
-"""How Spark marks the options of a table."""
+"""Spark's prefix for the options of a table."""
 
-# which references each of them takes; Spark's own words mean the same
+# the references that each option accepts; versionAsOf and timestampAsOf are Spark's own names
 _AT: dict[str, tuple[type, ...]] = {
     "version": (AtVersion, Latest, Oldest),
     "versionasof": (AtVersion, Latest, Oldest),
@@ -60,16 +60,16 @@ NARROWING: dict[str | None, tuple[str, ...]] = {
     "nodes": (),
     "files": ("kind",),
 }
-"""The columns of each table whose value can be asked for by an option of that name."""
+"""Columns of each table that can be filtered with an option of the same name."""
 _NARROW = {name for names in NARROWING.values() for name in names}
 MAX_PARTITIONS = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """`what` is one of TABLES; the rows of an Iceberg table are asked for by `table` instead.
+    """`what` is one of TABLES, or None if `table` names an Iceberg table.
 
-    Storage options may hold secrets, so they are in no message and no repr.
+    Storage options may hold secrets, so no message and no repr contains them.
     """
 
     catalog: str
@@ -77,38 +77,38 @@ class ReadOptions:
     table: TableName | None
     reference: Reference
     dated: bool
-    """Whether a version was asked for at all."""
+    """True if an option names a version."""
     since: Reference | None
     conditions: Conditions
     filter: str | None
-    """What is wanted of the rows of an Iceberg table, as PyIceberg writes it."""
+    """Row filter for an Iceberg table, in PyIceberg's syntax."""
     partitions: int | None
     starting: Reference | None
     max_versions: int | None
     proof: Proof | None = None
-    """What whoever reads must see at the catalog; pipelines set it."""
+    """Proof that readers see the same catalog; pipelines set it."""
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     iceberg: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """Where rows are appended; storage options may hold secrets."""
+    """The destination of appended rows. Storage options may hold secrets."""
 
     catalog: str
     table: TableName
     message: str = ""
     run: str | None = None
-    """The name of this append: one of that name that is in the table already is not made again."""
+    """Name of this append: if the table already has an append of that name, nothing is written."""
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     iceberg: tuple[tuple[str, str], ...] = field(default=(), repr=False)
 
 
 def table_options(spark_options: Mapping[str, str]) -> dict[str, str] | None:
-    """The options of a table that is being made in Spark's own catalog; None of anything else.
+    """Return the options of a table that is being created in Spark's own catalog, or None in all other cases.
 
-    Spark passes what it knows of a table along with them, and marks those that are ours. It keeps them with the table,
-    for everybody to see, so none of them may be a secret.
+    Spark adds properties of its own, and marks our options with a prefix. It stores the options with the table,
+    readable by everyone, so secrets are refused.
     """
     options = {name.lower(): value for name, value in spark_options.items()}
     if "provider" not in options:
@@ -126,22 +126,20 @@ def table_options(spark_options: Mapping[str, str]) -> dict[str, str] | None:
 
 
 def parse_options(spark_options: Mapping[str, str]) -> ReadOptions:
-    """The options as Spark passes them on: names in any case, values as text."""
+    """Parse the options as Spark passes them: names in any case, values as text."""
     options = {name.lower(): value for name, value in spark_options.items()}
     _refuse_unknown(options)
     catalog = _catalog(options.get("catalog", ""))
     table = parse_table(options["table"]) if "table" in options else None
     what = options.get("path")
     if table is None and what not in TABLES:
-        said = "nothing was asked for" if what is None else f"{what[:60]!a} is not a table of a catalog"
+        said = "no table is given" if what is None else f"{what[:60]!a} is not a table of a catalog"
         raise InvalidOption(said, hint=f"load one of {', '.join(TABLES)}, or set the option table to namespace.table")
     if table is not None and what is not None:
         raise InvalidOption("both a table of the catalog and the option table were given", hint="choose one of them")
     version_options = [name for name in _AT if name in options]
     if len(version_options) > 1:
-        raise InvalidOption(
-            f"more than one version was asked for: {', '.join(version_options)}", hint="choose one of them"
-        )
+        raise InvalidOption(f"more than one version is given: {', '.join(version_options)}", hint="choose one of them")
     if what == "files" and version_options:
         raise InvalidOption("files are listed as they are now", hint=f"leave out the option {version_options[0]}")
     if "since" in options and what not in ("versions", "actions", "nodes"):
@@ -170,13 +168,14 @@ def parse_options(spark_options: Mapping[str, str]) -> ReadOptions:
 
 
 def is_write(spark_options: Mapping[str, str]) -> bool:
-    """Whether these can only be options of a writer. Spark does not say so before it asks for one."""
+    """Return True if only a writer can have these options. Spark does not say which it needs before it asks for a
+    writer."""
     options = {name.lower() for name in spark_options}
     return bool(options & set(_OF_WRITERS)) or {"table", "path"} <= options
 
 
 def parse_write_options(spark_options: Mapping[str, str]) -> WriteOptions:
-    """The options of a writer. The catalog may be named as what is saved to: `save("s3://lake/catalog")`."""
+    """Parse the options of a writer. The catalog may also be given as the path: `save("s3://lake/catalog")`."""
     options = {name.lower(): value for name, value in spark_options.items()}
     for name in options:
         if name not in ("catalog", "path", "table", *_OF_WRITERS) and not name.startswith((STORAGE, ICEBERG)):
@@ -199,7 +198,7 @@ def parse_write_options(spark_options: Mapping[str, str]) -> WriteOptions:
 
 
 def check_run(run: str | None) -> str | None:
-    """The name of an append, which becomes part of the names of its files."""
+    """Return the name of an append after checking it: the name becomes part of file names."""
     if run is not None and not _RUN.fullmatch(run):
         hint = "use letters, digits, dots, dashes and underscores, at most 100 of them"
         raise InvalidOption(f"{run[:60]!a} cannot name an append", hint=hint)
@@ -217,12 +216,12 @@ def _catalog(uri: str) -> str:
     if not uri.strip():
         raise InvalidOption("the option catalog is missing", hint="set it to the catalog's location")
     check_shared(uri)
-    # every process has a folder of its own that it runs in
+    # each process has its own working directory
     return uri if ":" in uri.partition("/")[0] else os.path.abspath(os.path.expanduser(uri))
 
 
 def check_shared(uri: str) -> None:
-    """Raise unless other processes can reach the place."""
+    """Raise InvalidLocation if other processes cannot reach the location."""
     if uri.lower().startswith("memory:"):
         raise InvalidLocation("memory:// is one process's own, and Spark has many", hint="use a folder or a bucket")
 

@@ -1,4 +1,4 @@
-"""This package's own code for Spark's executors, as one zip file. What it depends on must be there already."""
+"""This package's code as one zip file for Spark's executors. Its dependencies must be installed there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zipimport import zipimporter
 
 import olympia_cli
 
-# a zip file holds times, and nothing before 1980; a fixed one makes equal code equal files
+# a fixed time, so that equal code makes equal files; zip files hold no time before 1980
 _TIME = (1980, 1, 1, 0, 0, 0)
 _PREFIX = "olympia-spark-"
 _LOCK = "in-use"
@@ -24,10 +24,10 @@ _LOCK = "in-use"
 
 @lru_cache(maxsize=1)
 def package_zip() -> str:
-    """The path of the zip file, made once for this process and removed at its end; or by the next that makes one, if
-    this process is killed.
+    """Return the path of the zip file, which is made once per process and removed at its end. If the process is killed,
+    the next process that makes a zip file removes it.
 
-    Its name holds a digest of the code: Spark refuses a second file of the same name that differs.
+    The name contains a checksum of the code: Spark refuses a second, different file of the same name.
     """
     loader: object = olympia_cli.__spec__.loader if olympia_cli.__spec__ is not None else None
     if isinstance(loader, zipimporter):
@@ -46,22 +46,22 @@ def package_zip() -> str:
 
 
 def _own_folder() -> Path:
-    """A folder for as long as this process lives: Spark serves the file from there. It is this process's by a lock,
-    which goes with the process however that ends."""
+    """Create a folder that exists as long as this process: Spark serves the file from there. A file lock marks the
+    folder as in use, and ends with the process."""
     for leftover in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with suppress(OSError):
             _remove_unused(leftover)
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    # nobody takes it for unused before
+    # renamed only once it is locked, so that no other process takes the folder for unused
     os.rename(folder / "lock", folder / _LOCK)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 
 
 def _remove_unused(folder: Path) -> None:
-    """Remove the folder of a process that is gone. OSError when it is in use, or somebody else's."""
+    """Remove the folder of a process that has ended. Raise OSError if it is in use, or belongs to another user."""
     lock = os.open(folder / _LOCK, os.O_RDWR | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The version that a reader stays with, whatever others commit while Spark plans and works."""
+"""The version that a reader keeps, whatever is committed while Spark plans and works."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from olympia_cli.storage.protocol import Store
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A version: where its root lies, and the oldest version that counted when it was looked up."""
+    """A version, the path of its root, and the oldest version at the time of lookup."""
 
     version: int
     width: int
@@ -33,20 +33,20 @@ class Pin:
 
 @lru_cache(maxsize=8)
 def store_at(catalog: str, storage: tuple[tuple[str, str], ...]) -> Store:
-    """A catalog's store. A worker process has one task after the other, and keeps its connections between them."""
+    """Open a catalog's store. A worker process runs task after task, and keeps its connections between them."""
     from pyspark import TaskContext
 
     store = open_store(catalog, dict(storage) or None, size_limit=size_limit)
     if TaskContext.get() is not None:
-        # PySpark looks for garbage after each task, which takes it longer than many a task where so much is loaded;
-        # what is loaded by now stays, so it need not look there
+        # PySpark collects garbage after each task, which can take longer than the task when much is loaded; objects
+        # that are loaded by now stay, so exclude them
         gc.freeze()
     return store
 
 
 def proven_store(catalog: str, storage: tuple[tuple[str, str], ...], proof: Proof | None) -> Store:
-    """The same, where it is what the driver sees. What is raised in a task is carried to the driver as it is, wherever
-    the task asks for its store."""
+    """Open a catalog's store, and check that it is the driver's. An error reaches the driver unchanged, wherever the
+    task opens its store."""
     store = store_at(catalog, storage)
     if proof is not None:
         with failures():
@@ -55,12 +55,12 @@ def proven_store(catalog: str, storage: tuple[tuple[str, str], ...], proof: Proo
 
 
 def store_of(options: ReadOptions) -> Store:
-    """The store of the catalog that the options name."""
+    """Open the store of the catalog that the options name."""
     return proven_store(options.catalog, options.storage, options.proof)
 
 
 def pin(store: Store, reference: Reference) -> Pin:
-    """The version that a reference means now."""
+    """Resolve a reference to a version now."""
     now = SystemClock().now_millis()
     snapshot = open_snapshot(store, reference, now)
     try:
@@ -77,7 +77,7 @@ def pin(store: Store, reference: Reference) -> Pin:
 
 
 def open_pinned(store: Store, pinned: Pin) -> Snapshot:
-    """The version itself, its definition read and found to be one that this program knows."""
+    """Open a pinned version, and read its catalog definition: a format that is unknown to this program is refused."""
     try:
         data = store.read(pinned.root)
     except PathMissing:
@@ -88,7 +88,7 @@ def open_pinned(store: Store, pinned: Pin) -> Snapshot:
 
 
 def gone(store: Store, version: int, path: str) -> OlympiaError:
-    """Why the root of a version that was there is missing now."""
+    """Return the error for a root that existed and is missing now: the version was expired, or the root is lost."""
     oldest = read_hints(store).oldest
     if oldest is not None and version < oldest:
         return VersionNotFound(

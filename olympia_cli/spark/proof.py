@@ -1,8 +1,8 @@
-"""Proof that a process sees what the driver sees.
+"""Proof that a process sees the same files as the driver.
 
-A folder may be missing on one machine of a cluster, or be another one there. What a task does not find is then no
-damage, and what it writes is nowhere. So the driver leaves a file of a random name at the place that it sends tasks to,
-and every other process looks for it once, before it is given the store: those of executors that join later, too.
+On one machine of a cluster, a folder may be missing, or its path may name another folder. A file that a task does not
+find there is not damaged, and a file that it writes there is lost. So the driver creates a file with a random name at
+the location. Every other process looks for that file once, before it gets the store; so do executors that join later.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from olympia_cli.format.paths import EXPORT_NOTE
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
 
 _checked_proofs: set[tuple[str, Proof]] = set()
-"""What this process has seen."""
+"""Proofs that this process has verified."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """A file at a place, and a digest of what is in it."""
+    """The path of a file, and the checksum of its bytes."""
 
     path: str
     digest: str
@@ -40,7 +40,7 @@ class Proof:
         return cls(path, digest)
 
     def check(self, store: Store) -> None:
-        """Raise ExecutorUnprepared unless the file is there; asked once in each process."""
+        """Raise ExecutorUnprepared unless the file is there with these bytes; checked once per process."""
         if (store.uri, self) in _checked_proofs:
             return
         try:
@@ -50,23 +50,23 @@ class Proof:
         if not is_same:
             raise ExecutorUnprepared(
                 f"the executor on {socket.gethostname()} does not see what is at {store.uri}: "
-                "another place has that name there",
+                "on its machine, the location is missing or names something else",
                 hint="mount the same folder at the same path on every machine of the cluster, or use a bucket",
             )
         _checked_proofs.add((store.uri, self))
 
 
 def leave(store: Store) -> Proof:
-    """A new file there, for others to look for."""
-    # named as a write in progress: whoever lists a catalog passes over it, and an expire takes it away if it stays
+    """Create a proof file at the store's location."""
+    # named like a write in progress: listings of a catalog skip it, and an expire deletes it if it stays
     path, data = f"{TEMPORARY_PREFIX}{uuid.uuid4()}", uuid.uuid4().bytes
     store.create(path, data)
     return Proof(path, _digest(data))
 
 
 class Leaving:
-    """The driver's side of a proof, which becomes one where it is sent: the file is left when a task is first told of
-    the place. A driver that does all the work itself leaves none."""
+    """The driver's side of a proof, which turns into a Proof when it is pickled. The file is created when the first
+    task is sent; a driver that does all the work itself creates none."""
 
     def __init__(self, store: Store, note: Callable[[str], None]) -> None:
         self._store = store
@@ -75,18 +75,18 @@ class Leaving:
 
     @cached_property
     def proof(self) -> Proof | None:
-        """Where nothing can be written it is a file that stands there, which a copy of the place has too; where nothing
-        stands there is none, and nobody needs one."""
+        """Create the proof file. If the store is not writable, use an existing file, which a copy of the folder has
+        too. Return None if the store is empty: no process needs a proof then."""
         store = self._store
         if next(iter(store.list()), None) is None:
-            # not even the folder is made
+            # a proof file would create the folder
             return None
         try:
             proof = leave(store)
         except OlympiaError as error:
             standing = _standing(store)
             token = "nothing" if standing is None else standing.path
-            self._note(f"no file can be left at {store.uri} ({error.message}): executors are held to {token} instead")
+            self._note(f"cannot write a file at {store.uri} ({error.message}): executors must see {token} instead")
             return standing
         self.path = proof.path
         return proof
@@ -101,19 +101,19 @@ def _nothing() -> None:
 
 @contextmanager
 def leaving(store: Store, note: Callable[[str], None]) -> Iterator[Leaving]:
-    """A proof for whoever is sent to a place; what is left for it is gone at the end of the block."""
+    """Provide a proof for processes that are sent to a location; delete its file at the end of the block."""
     driver_side = Leaving(store, note)
     try:
         yield driver_side
     finally:
         if driver_side.path is not None:
-            # what is left behind is swept like any write in progress
+            # an expire deletes a file that stays, like any write in progress
             with suppress(OlympiaError):
                 store.delete_many([driver_side.path])
 
 
 def _standing(store: Store) -> Proof | None:
-    """The newest root, or the note of an export."""
+    """Return a proof from the latest root, or from the note of an export."""
     with suppress(OlympiaError):
         root = read_latest(store)
         return Proof(root.path, _digest(root.data))

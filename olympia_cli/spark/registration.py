@@ -1,4 +1,4 @@
-"""Making the data source known to a Spark session."""
+"""Register the data source with a Spark session."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ if TYPE_CHECKING:
 
 
 def register(spark: SparkSession, catalog: str | None = None, *, views: bool = False, **options: str) -> None:
-    """Make `format("olympia")` known to a session, classic or Connect, and ship this package's code to its workers.
+    """Register `format("olympia")` with a session, classic or Connect, and ship this package's code to its workers.
 
-    With `views`, the session has a temporary view for each relation of a catalog, as it is now: `olympia_objects`,
-    `olympia_versions`, `olympia_actions`, `olympia_nodes`, `olympia_files`; and `olympia_names`, the objects without
-    what is in their definitions, which are not read for it. `options` are those of the reader.
+    With `views`, create a temporary view for each relation of the catalog as it is now: `olympia_objects`,
+    `olympia_versions`, `olympia_actions`, `olympia_nodes`, `olympia_files`. The view `olympia_names` has the objects
+    without the columns that need their definitions. `options` are those of the reader.
     """
     from olympia_cli.errors import InvalidOption, SparkMissing
     from olympia_cli.spark.failures import explained

@@ -1,7 +1,7 @@
-"""One run of a command on Spark: what its jobs are called, and what they took.
+"""A run of a command on Spark: the descriptions of its jobs, and its metrics.
 
 A step is a group of jobs with a description, which Spark's pages and its event log show. A Connect server describes
-jobs itself, so there the text is a tag of theirs, and how many tasks there were is not to be known.
+jobs itself: there the description is a tag, and the number of tasks is unknown.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel", "callSite.short")
 _SETTLE_MILLIS = 10_000
-"""So long at most is waited until Spark has counted what its tasks did."""
+"""Longest wait until Spark has counted what its tasks did."""
 _MOST_TASKS = 100
 _COUNTS = ("jobs", "tasks", "failed_tasks", "restarts")
 _LOST = "ExecutorLostFailure"
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether it is a session of a Connect server, which has Spark's own things to itself."""
+    """Return True for a session of a Connect server, which gives no access to Spark's internals."""
     return type(spark).__module__.startswith("pyspark.sql.connect.")
 
 
@@ -39,18 +39,18 @@ def _nobody(text: str) -> None:
 
 @dataclass(slots=True)
 class Step:
-    """What a step took, up to now. Of tasks that failed Spark tried most once more."""
+    """The metrics of a step so far. Spark retried most of the failed tasks."""
 
     what: str
     began: float
     context: Any = None
-    """Spark's, which counts tasks; a Connect server's is not to be had."""
+    """The SparkContext, which counts tasks; None for a Connect server."""
     group: str = field(default_factory=new_uuid)
     ended: float | None = None
     counts: dict[str, int | None] = field(default_factory=dict)
     files: int = 0
     bytes: int = 0
-    """What its tasks read of the catalog."""
+    """Files and bytes of the catalog that the step's tasks read."""
 
     def count(self) -> dict[str, int | None]:
         if self.context is None:
@@ -64,7 +64,7 @@ class Step:
         }
 
     def stages(self) -> list[SparkStageInfo]:
-        """Those of its stages that had anything to do."""
+        """Return the stages that had tasks to run."""
         self.context._jsc.sc().listenerBus().waitUntilEmpty(_SETTLE_MILLIS)
         tracker = self.context.statusTracker()
         jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group))
@@ -73,8 +73,8 @@ class Step:
         return [stage for stage in stages if stage is not None and stage.numCompletedTasks + stage.numFailedTasks]
 
     def check(self) -> bool:
-        """Whether an executor was lost. ExecutorUnprepared if that is what a task failed with, although another did its
-        work."""
+        """Return True if an executor was lost. Raise ExecutorUnprepared if a task failed with it, even if another
+        executor did its work."""
         messages = list(self._failures())
         for error in (explain(RuntimeError(message)) for message in messages):
             if isinstance(error, ExecutorUnprepared):
@@ -82,7 +82,7 @@ class Step:
         return any(_LOST in message for message in messages)
 
     def _failures(self) -> Iterator[str]:
-        """What its tasks failed with."""
+        """Yield the error messages of failed tasks."""
         store, jvm = self.context._jsc.sc().statusStore(), self.context._jvm
         words = jvm.org.apache.spark.status.api.v1
         failed = jvm.java.util.List.of(words.TaskStatus.FAILED)
@@ -96,19 +96,20 @@ class Step:
 
 @dataclass(slots=True)
 class Run:
-    """`say` is told what a person should know, and `note` what explains it to those who ask."""
+    """`say` is called with messages for the user, `note` with explanations for verbose output."""
 
     say: Callable[[str], None] = _nobody
     note: Callable[[str], None] = _nobody
     steps: list[Step] = field(default_factory=list)
     lost: bool = False
-    """Whether an executor was lost."""
+    """True if an executor was lost."""
     began: float = field(default_factory=time.monotonic)
 
     @contextmanager
     def step(self, spark: SparkSession, what: str) -> Iterator[None]:
-        """Jobs within are called "olympia …"; those of a step within a step are the inner one's. ExecutorUnprepared at
-        the end if an executor sees another place than this process: others did its work, and it will have more."""
+        """Run a step: jobs within are called "olympia …", and a nested step describes its own jobs. At the end, raise
+        ExecutorUnprepared if an executor does not see this process's files: others did its work, but it would get more.
+        """
         connect = is_connect(spark)
         step = Step(what, time.monotonic(), None if connect else spark.sparkContext)
         self.steps.append(step)
@@ -119,19 +120,19 @@ class Run:
             self.executor_lost()
 
     def executor_lost(self) -> None:
-        """One line, however many there are."""
+        """Tell the user of a lost executor, once per run."""
         if not self.lost:
             self.lost = True
-            self.say("an executor was lost: others do its work once more")
+            self.say("an executor was lost: other executors repeat its work")
 
     def read(self, files: int, size: int) -> None:
-        """Tasks of the last step read so many files of the catalog."""
+        """Add files and bytes of the catalog that tasks of the last step read."""
         if self.steps:
             self.steps[-1].files += files
             self.steps[-1].bytes += size
 
     def metrics(self) -> dict[str, Any]:
-        """What it took up to now: `seconds` with the start of Spark."""
+        """Return the metrics so far; `seconds` includes the start of Spark."""
         now = time.monotonic()
         steps: list[dict[str, Any]] = [
             {
@@ -168,11 +169,11 @@ def _grouped(step: Step) -> Iterator[None]:
     before = {name: context.getLocalProperty(name) for name in _DESCRIPTION}
     context.setJobGroup(step.group, text)
     try:
-        # within it PySpark leaves alone what stages are called
+        # within this block PySpark does not rename stages
         with SCCallSiteSync(context):  # type: ignore[no-untyped-call]
             context.setLocalProperty("callSite.short", text)
             yield
-        # Spark may be gone when they are asked for
+        # counted now: Spark may have stopped when the metrics are read
         step.counts = step.count()
     finally:
         for name, value in before.items():

@@ -1,7 +1,7 @@
-"""A Spark session for our own work: started here, or reached where it runs, or taken as the caller has it.
+"""A Spark session for our own work: started here, connected to, or the caller's own.
 
-A session that is started here runs this very Python, keeps its talk out of stdout, and out of stderr unless it is asked
-for. Each way in which it cannot be had is one line that says what to do.
+A session that is started here runs this Python interpreter. Its output stays out of stdout, and out of stderr unless
+requested. Each way in which no session can be had is a one-line error with advice.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 WAIT = 60.0
 START_WAIT = 300.0
-"""Where there is nobody to wait for but a busy machine."""
+"""Longest wait for a start on this machine, which may be busy."""
 CONNECT_PACKAGES = {"grpc": "grpcio", "grpc_status": "grpcio-status", "zstandard": "zstandard"}
 
 T = TypeVar("T")
@@ -44,12 +44,12 @@ def spark_session(
     verbose: bool = False,
     wait: float = WAIT,
 ) -> Iterator[SparkSession]:
-    """A session that knows `format("olympia")`; what Spark raises within comes out as one of our errors.
+    """Provide a session that knows `format("olympia")`, and translate Spark's errors within the block into ours.
 
-    With neither a master nor a remote, it is the session that is active already, or the one that spark-submit runs this
-    process for: as it is. Else one is started, where `spark-defaults.conf` says, and locally if it does not; it is
-    stopped at the end. `settings` are Spark's own, and go over all others. A master or server that does not
-    answer within `wait` seconds is given up.
+    Without a master and a remote, take the active session as it is, or the one for which spark-submit runs this
+    process. Otherwise start one, with the master of `spark-defaults.conf` or else locally, and stop it at the end.
+    `settings` are Spark's own, and override all others. Raise SparkUnreachable if a master or server does not answer
+    within `wait` seconds.
     """
     if master is not None and remote is not None:
         raise InvalidOption("both a master and a remote server were given", hint="choose one of them")
@@ -64,7 +64,7 @@ def spark_session(
         elif remote is not None:
             spark = _connect(remote, setup)
         else:
-            # an empty one, of an unset variable in a script, is not left out
+            # an empty master, from an unset variable in a script, is refused
             spark = _start(master, setup)
         try:
             with nullcontext() if active_session is None else _set(active_session, setup.settings):
@@ -72,14 +72,14 @@ def spark_session(
                 yield spark
         finally:
             if active_session is None:
-                # that it cannot be stopped must not hide what went wrong before
+                # a failure to stop must not hide an earlier error
                 with suppress(Exception):
                     spark.stop()
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """What a session is to be like; see `spark_session`."""
+    """The arguments of `spark_session` for a new session."""
 
     settings: Mapping[str, str]
     verbose: bool
@@ -87,7 +87,7 @@ class Setup:
 
 
 def need_spark() -> None:
-    """Raise unless a session could be started on this machine."""
+    """Raise SparkMissing unless a session can be started on this machine."""
     need_pyspark()
     need_java()
 
@@ -97,7 +97,8 @@ def _active() -> SparkSession | None:
     from pyspark.sql import SparkSession
 
     try:
-        # of this thread, or else the one that another thread has made: a session of Connect is active there alone
+        # this thread's session, or else one that another thread has made; a Connect session is active in its own thread
+        # only
         return SparkSession.active()
     except PySparkRuntimeError:
         return None
@@ -105,7 +106,7 @@ def _active() -> SparkSession | None:
 
 @contextmanager
 def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Settings of somebody else's session, who has it as it was at the end."""
+    """Change settings of a session we did not create, and restore them afterwards."""
     for name in settings:
         if not spark.conf.isModifiable(name):
             hint = "give it to whatever starts the session"
@@ -125,7 +126,7 @@ def _set(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def _submitted(master: str | None, remote: str | None, setup: Setup) -> SparkSession:
-    """The session of a job that was submitted: its master, its name and its settings are those of spark-submit."""
+    """Start the session of a submitted job: the master, the name and other settings are spark-submit's."""
     if master is not None or remote is not None:
         address = "a master" if master is not None else "a server"
         raise InvalidOption(f"{address} was given, and spark-submit has one", hint="give it to spark-submit alone")
@@ -147,14 +148,14 @@ def _start(master: str | None, setup: Setup) -> SparkSession:
         check_master(master)
     need_java()
     if master is not None and not master.startswith("local"):
-        # Java takes seconds to start, and need not
+        # checked first: Java takes seconds to start
         probe(master, setup.wait)
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 
     launched = launch(setup.settings, master, setup.verbose)
     conf = SparkConf().setAll(list(setup.settings.items()))
-    # Spark itself says local[*] where nobody else does
+    # local[*] is Spark's own default
     where = master or conf.get("spark.master") or "local[*]"
     local = where.startswith("local")
     if master is None and not local:
@@ -168,7 +169,7 @@ def _start(master: str | None, setup: Setup) -> SparkSession:
         max(setup.wait, START_WAIT) if local else setup.wait,
     )
     if python := conf.get("spark.pyspark.python"):
-        # the setting alone is for spark-submit; a context takes the environment's, or whatever python3 is
+        # only spark-submit applies this setting; a context takes the environment's Python, or python3
         context.pythonExec = python
     if not local:
         _await_executor(context, where, setup.wait)
@@ -185,14 +186,14 @@ def _started(launched: Launched, start: Callable[[], T], what: str, wait: float)
 
 
 def _ours(master: str) -> dict[str, str]:
-    """What a session has that is started here, unless somebody says otherwise."""
+    """Return the default settings of a session that is started here."""
     settings = {
         "spark.app.name": "olympia",
         "spark.ui.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
     }
     if is_here(master):
-        # executors on this machine have this Python, and reach the driver without the network
+        # executors on this machine run this Python, and reach the driver without the network
         settings |= {
             "spark.pyspark.python": sys.executable,
             "spark.driver.host": "127.0.0.1",
@@ -202,9 +203,9 @@ def _ours(master: str) -> dict[str, str]:
 
 
 def _await_executor(context: Any, master: str, wait: float) -> None:
-    """A master may answer and have no workers; jobs would wait for ever then."""
+    """Wait for an executor. A master may answer without having workers; jobs would then wait for ever."""
     until = time.monotonic() + wait
-    # the driver is among them
+    # the driver is counted too
     while context._jsc.sc().getExecutorMemoryStatus().size() < 2:
         if time.monotonic() > until:
             context.stop()
@@ -219,7 +220,7 @@ def _await_executor(context: Any, master: str, wait: float) -> None:
 
 
 def _connect(remote: str, setup: Setup) -> SparkSession:
-    """A session of a Spark Connect server, which is started here when it is to be a local one."""
+    """Return a session of a Spark Connect server; a local server is started here."""
     check_remote(remote)
     for module, package in CONNECT_PACKAGES.items():
         if find_spec(module) is None:
@@ -238,7 +239,7 @@ def _connect(remote: str, setup: Setup) -> SparkSession:
     what = f"the server {place(remote)}"
     spark = _within(wait, builder.getOrCreate, what)
     try:
-        # the first thing that it must answer; PySpark itself would go on asking for minutes
+        # the first call to the server; PySpark itself would retry for minutes
         _within(wait, lambda: spark.version, what)
     except SparkUnreachable:
         _forget(spark)
@@ -250,22 +251,22 @@ def _start_server(master: str, setup: Setup) -> SparkSession:
     need_java()
     from pyspark.sql import SparkSession
 
-    # the server is a child of this process, and looks for its Python in the environment alone
+    # the server is a child process, and takes its Python from the environment only
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # PySpark would start one itself, which talks
+    # PySpark would start a Java program itself, whose output goes to stderr
     launched = launch(setup.settings, master, setup.verbose)
     builder = SparkSession.builder.remote(master)
     for name, value in {**unsaid(_ours(master)), **setup.settings}.items():
         builder = builder.config(name, value)
     with warnings.catch_warnings():
-        # a server is started with all of them, and then asked once more to take those that cannot change
+        # the server starts with all settings, and PySpark then sets them again, which fails for fixed ones
         warnings.filterwarnings("ignore", message="Failed to set", category=UserWarning)
         return _started(launched, builder.getOrCreate, "the local server", max(setup.wait, START_WAIT))
 
 
 def _await_server(remote: str, wait: float) -> None:
-    """Something that takes connections need not be a server. PySpark is asked only when it is one: a session that was
-    made asks at the end of the program again, for minutes."""
+    """Wait until a Connect server answers: something else may accept connections at the address. PySpark is called only
+    then, because a session that it has made retries for minutes when the program ends."""
     import grpc  # type: ignore[import-untyped]
     from pyspark.sql.connect.client import DefaultChannelBuilder
 
@@ -279,13 +280,13 @@ def _await_server(remote: str, wait: float) -> None:
 
 
 def _forget(spark: Any) -> None:
-    """Keep the session of a server that does not answer from asking it once more when the program ends."""
+    """Keep the session of a server that does not answer from calling it again when the program ends."""
     with suppress(AttributeError):
         atexit.unregister(spark.client._on_exit)
 
 
 def _within(seconds: float, call: Callable[[], T], what: str) -> T:
-    """The result of a call that may never return; it is left to itself then."""
+    """Return the result of a call. Raise SparkUnreachable after `seconds`; the call keeps running in its thread."""
     results: list[T] = []
     failures: list[BaseException] = []
 

@@ -1,11 +1,13 @@
-"""`spark.read.format("olympia")`: a catalog's tables, and the rows of its Iceberg tables, for Spark.
+"""`spark.read.format("olympia")`: read a catalog's tables, and the rows of its Iceberg tables.
 
-`load("objects")`, "versions", "actions", "nodes" or "files" reads the catalog; the option `table` reads an Iceberg
-table as the catalog had it. The version is looked up once, when the DataFrame is made, and stays the same for all that
-is done with it. Spark does not tell a Python source which columns a query needs, unless `.schema(…)` names them:
-objects without the columns of their definitions are read from the tree alone. With a schema, Spark makes the source,
-and so looks up the version, only when the DataFrame is first used. The options `type`, `namespace`, `name` and `kind`
-narrow what is read; filters do not (see `conditions`).
+`load("objects")`, "versions", "actions", "nodes" or "files" reads the catalog. The option `table` reads an Iceberg
+table at a version of the catalog. The version is looked up once, when the DataFrame is made, and stays the same for all
+its uses.
+
+Spark does not tell a Python source which columns a query needs, unless `.schema(…)` names them. Objects without the
+columns of their definitions are read from the tree alone. With a schema, Spark makes the source, and so looks up the
+version, only when the DataFrame is first used. The options `type`, `namespace`, `name` and `kind` reduce what is read;
+Spark's filters do not (see `conditions`).
 """
 
 from __future__ import annotations
@@ -57,13 +59,13 @@ _KEPT = "olympia"
 
 
 class OlympiaDataSource(DataSource):
-    """The entry point. Spark makes one for each `load`, and sends copies of it to wherever it plans and reads."""
+    """The entry point. Spark makes one per `load`, and sends copies to the processes that plan and read."""
 
     @failures()
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self.kept_options = table_options(options)
-        """Of a table of Spark's own that is being made: what is to be kept of its options."""
+        """Options to store with a table that is being created in Spark's own catalog; else None."""
         self.pinned: Pin | None = None
         self.iceberg: IcebergTable | None = None
         if options and not is_write(options):
@@ -92,7 +94,7 @@ class OlympiaDataSource(DataSource):
             assert self.read_options.what is not None
             struct = spark_schema(tables.COLUMNS[self.read_options.what])
         if self.kept_options is not None:
-            # when the table is read, Spark passes on its columns and none of its options
+            # when Spark reads the table, it passes the columns, but not the options
             struct.fields[0].metadata = {_KEPT: json.dumps({**self.kept_options, "catalog": self.read_options.catalog})}
         return struct
 
@@ -118,7 +120,7 @@ class OlympiaDataSource(DataSource):
 
 
 class CatalogReader(DataSourceReader):
-    """One of the catalog's own tables."""
+    """Read one of the catalog's own tables."""
 
     def __init__(self, options: ReadOptions, pinned: Pin | None, columns: Mapping[str, str]) -> None:
         self.options = options
@@ -142,7 +144,7 @@ def spark_schema(columns: Mapping[str, str]) -> StructType:
 
 
 def _kept_options(schema: StructType) -> dict[str, str]:
-    """The options of a table of Spark's, which its columns brought along."""
+    """Return the options that a table in Spark's own catalog keeps in the metadata of its columns."""
     text = schema.fields[0].metadata.get(_KEPT) if schema.fields else None
     if text is None:
         raise InvalidOption(
@@ -154,7 +156,8 @@ def _kept_options(schema: StructType) -> dict[str, str]:
 
 
 def _columns(options: ReadOptions, schema: StructType) -> dict[str, str]:
-    """The columns that Spark wants, which may be fewer than there are when the caller gave a schema."""
+    """Return the columns that Spark requests, with our types. If the caller gave a schema, they may be fewer than the
+    table's."""
     assert options.what is not None
     types = tables.COLUMNS[options.what]
     for field in schema.fields:

@@ -1,7 +1,7 @@
 """The log as a stream: `spark.readStream.format("olympia")…load("actions")`, or "versions".
 
-An offset is the last version that was read, so a batch is the versions after one offset up to another: versions never
-change, and a batch that is done again after a crash is the same to the byte.
+An offset is the last version that was read, and a batch has the versions after one offset up to another. Versions never
+change, so a batch that is repeated after a crash is identical.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ else:
     try:
         from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
     except ImportError:
-        # Spark before 4.2 reads all there is in one batch then
+        # Spark before 4.2 reads all available versions in one batch
 
         class SupportsTriggerAvailableNow: ...
 
 
 class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The log from `startingVersion` on, which is the oldest version unless it is given."""
+    """The log from `startingVersion` on; the default is the oldest version."""
 
     def __init__(self, options: ReadOptions, columns: Mapping[str, str]) -> None:
         if options.what not in ("actions", "versions"):
@@ -46,7 +46,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self.options = options
         self.columns = columns
         self.last: int | None = None
-        """Where a stream that reads only what there is ends."""
+        """Last version of a stream that stops after the versions that exist at its start."""
 
     @failures()
     def initialOffset(self) -> dict[str, int]:
@@ -58,7 +58,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if isinstance(start, AtVersion) and start.version < latest.oldest:
             raise _expired(start.version, latest.oldest)
         if isinstance(start, AtVersion) and start.version == latest.version + 1:
-            # the next one: it is on its way
+            # the next version, which is not committed yet
             return _offset(latest.version)
         return _offset(pin(store, start).version - 1)
 
@@ -69,7 +69,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return _offset(latest)
         most = getattr(limit, "max_files", None)
         end = latest if most is None else min(latest, start["version"] + most)
-        # a hint that lags may lead a reader to less than it has seen already
+        # a stale hint may lead to an older version than the stream has read
         return _offset(max(end, start["version"]))
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -91,7 +91,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if last > latest.version:
             raise VersionNotFound(
                 f"the stream has read version {last}, and the latest is {latest.version}",
-                hint="this is not the catalog that the stream began with: start it anew, with another checkpoint",
+                hint="this is not the catalog that the stream began with: start a new stream with another checkpoint",
             )
         if first < (oldest := oldest_version(latest)):
             raise _expired(first, oldest)
@@ -110,6 +110,6 @@ def _offset(version: int) -> dict[str, int]:
 
 def _expired(version: int, oldest: int) -> VersionNotFound:
     return VersionNotFound(
-        f"the stream goes on at version {version}, which does not exist any more: the oldest is {oldest}",
-        hint=f"what was between them is lost to it: start it anew at {oldest}, with another checkpoint",
+        f"the stream continues at version {version}, which does not exist any more: the oldest is {oldest}",
+        hint=f"the versions between are lost: start a new stream at {oldest} with another checkpoint",
     )

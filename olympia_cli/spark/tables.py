@@ -1,6 +1,6 @@
 """The tables of a catalog that Spark can read: their columns, how each is divided, and how a part is read.
 
-No Spark here: a part is a plain value, and its rows are dictionaries.
+Nothing here needs Spark: a part is a plain value, and its rows are dictionaries.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Part = objects.ObjectPart | versions.VersionPart | nodes.NodePart | files.FilePa
 
 
 def plan(store: Store, options: ReadOptions, pinned: Pin | None) -> Sequence[Part]:
-    """The parts of the table that the options name; together they are all of it, and no two overlap."""
+    """Return the parts of the table that the options name; they cover the table and do not overlap."""
     number, conditions = options.partitions, options.conditions
     if pinned is None:
         return files.plan_files(options.catalog, conditions, number)
@@ -48,7 +48,7 @@ def _since(store: Store, options: ReadOptions, pinned: Pin) -> int:
 
 
 def read(store: Store, options: ReadOptions, part: Part, columns: Collection[str]) -> Iterator[dict[str, Any]]:
-    """The rows of one part."""
+    """Yield the rows of one part."""
     if isinstance(part, objects.ObjectPart):
         return objects.read_objects(store, part, options.conditions, columns)
     if isinstance(part, nodes.NodePart):

@@ -1,4 +1,4 @@
-"""The versions of a catalog and what each of them did: a partition is a range of versions, each of them one root."""
+"""The versions of a catalog and their actions. A partition is a range of versions; each version is one root."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ ACTION_COLUMNS = {
 T = TypeVar("T")
 PARTITIONS = 16
 FEWEST = 64
-"""So many versions are worth a task of their own, unless the caller says how many parts there are to be."""
+"""A task gets at least this many versions, unless the caller sets the number of parts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,21 +65,21 @@ class VersionPart:
 
 
 def plan_versions(first: int, last: int, width: int, partitions: int | None) -> list[VersionPart]:
-    """The versions from one to another, both included, in parts alike in number."""
+    """Divide the versions from `first` to `last`, both included, into parts of about equal size."""
     versions = range(first, last + 1)
     most = partitions or min(PARTITIONS, -(-len(versions) // FEWEST))
     return [VersionPart(width, part) for part in split(versions, most)]
 
 
 def split(values: Sequence[T], most: int) -> list[Sequence[T]]:
-    """The values in at most so many runs that differ by one in length at most; none is empty."""
+    """Divide the values into at most `most` runs. Their lengths differ by at most one, and none is empty."""
     runs = min(most, len(values))
     cuts = [at * len(values) // runs for at in range(runs + 1)] if runs else []
     return [values[start:end] for start, end in pairwise(cuts)]
 
 
 def read_versions(store: Store, part: VersionPart) -> Iterator[dict[str, Any]]:
-    """A row for each version."""
+    """Yield a row per version."""
     for snapshot in snapshots(store, part):
         actions, root = snapshot.actions(), snapshot.root
         info = commit_info(actions)
@@ -98,7 +98,7 @@ def read_versions(store: Store, part: VersionPart) -> Iterator[dict[str, Any]]:
 
 
 def read_actions(store: Store, part: VersionPart, conditions: Conditions) -> Iterator[dict[str, Any]]:
-    """A row for each action, in the order in which they were done. Who committed is beside each of them."""
+    """Yield a row per action in log order, with the author and message of its commit."""
     for snapshot in snapshots(store, part):
         actions = snapshot.actions()
         common = _common(snapshot, commit_info(actions))
@@ -110,7 +110,7 @@ def read_actions(store: Store, part: VersionPart, conditions: Conditions) -> Ite
 
 
 def snapshots(store: Store, part: VersionPart) -> Iterator[Snapshot]:
-    """The versions of a part, a bounded number of roots read ahead."""
+    """Yield the versions of a part; a bounded number of roots is read ahead."""
     near: Snapshot | None = None
     paths = (root_path(version, part.width) for version in part.versions)
     for version, (path, data) in zip(part.versions, store.read_many(paths), strict=True):

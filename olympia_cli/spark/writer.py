@@ -1,7 +1,7 @@
-"""`df.write.format("olympia")`: rows appended to one Iceberg table of a catalog.
+"""`df.write.format("olympia")`: append rows to one Iceberg table of a catalog.
 
-Spark makes the writer in one process, sends copies to the executors' Python, and commits or gives up with another copy,
-in a process of its own. So nothing is remembered from one to the next but what is in it from the start.
+Spark makes the writer in one process, and sends copies to the executors' Python. It commits or aborts with another
+copy, in a separate process. So a writer carries only the state that it has from its creation.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Written(WriterCommitMessage):
 
 @dataclass(frozen=True)
 class AppendWriter(DataSourceArrowWriter):
-    """`begun` is None when an append of that name is in the table already: nothing is written then."""
+    """`begun` is None if the table already has an append of that name: nothing is written then."""
 
     options: WriteOptions
     begun: Append | None
@@ -45,7 +45,7 @@ class AppendWriter(DataSourceArrowWriter):
     @failures()
     def write(self, iterator: Iterator[RecordBatch]) -> Written:
         if self.begun is None:
-            # Spark waits until somebody takes them
+            # Spark waits until the rows are consumed
             for _ in iterator:
                 pass
             return Written()

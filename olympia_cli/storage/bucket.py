@@ -1,7 +1,6 @@
-"""A bucket as its backend reaches it: one request a call, on the loop of the client, tried once.
+"""The interface of a bucket: one request per call, sent once, on the event loop of the SDK's client.
 
-The clients' own retries are switched off, so that the time allowed means something and no request is sent twice behind
-our back.
+The clients' own retries are off, so that time limits hold and no request is sent twice unnoticed.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from olympia_cli.errors import FileTooLarge, InvalidOption, StorageFailed, quote
 from olympia_cli.storage.protocol import LARGEST, Between
 from olympia_cli.storage.settle import Failure, Fate
 
-# a large file gets more time: what a slow line carries in a second
+# bytes a slow connection carries per second; large files get more time accordingly
 _SLOW_BYTES = 1024 * 1024
 _PIECE = 1 << 20
 
@@ -28,7 +27,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One object as a listing or a look at it shows it."""
+    """An object as a listing or a HEAD request shows it."""
 
     key: str
     size: int
@@ -36,8 +35,10 @@ class Entry:
 
 
 def check_options(scheme: str, options: Iterable[str], takers: Iterable[Callable[..., object]], ours: set[str]) -> None:
-    """Raise InvalidOption for an option that is none of ours, and that none of these takes as an argument. The clients
-    ignore such a one, or fail with it later."""
+    """Raise InvalidOption for an option that is neither in `ours` nor an argument of one of `takers`.
+
+    The clients ignore unknown options, or fail on them later.
+    """
     from olympia_cli.names import nearest
 
     known = ours.union(*(inspect.signature(taker).parameters for taker in takers)) - {"self", "args", "kwargs"}
@@ -48,11 +49,14 @@ def check_options(scheme: str, options: Iterable[str], takers: Iterable[Callable
 
 
 class Bucket(ABC):
-    """One request a call, tried once, within the seconds given. Any failure is raised as a Failure, from the
-    client's own exception. A backend brings a client, what it is asked, and what its exceptions mean."""
+    """A bucket. Each call sends one request, once, within the given seconds.
+
+    A failed request raises Failure, caused by the client's own exception. A backend provides the client, the requests,
+    and the meaning of the client's exceptions.
+    """
 
     delete_batch: int
-    """How many keys `delete` takes."""
+    """The largest number of keys that `delete` accepts."""
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self._name = name
@@ -65,12 +69,14 @@ class Bucket(ABC):
     def uri(self) -> str: ...
 
     def get(self, key: str, limit: int, seconds: float) -> bytes:
-        """The seconds are for an empty file; a large one gets `size_seconds` more. One of more bytes than the limit is
-        refused as FileTooLarge."""
+        """Return the content of an object. Raise FileTooLarge, inside a Failure, if it exceeds `limit`.
+
+        `seconds` is the time for an empty object; `size_seconds` adds to it for a large one.
+        """
         return wait_for(self.begin_get(key, limit, seconds))
 
     def begin_get(self, key: str, limit: int, seconds: float) -> Future[bytes]:
-        """`get`, and nobody waits: what it raises comes out of the Future."""
+        """Like `get`, but return a Future at once. Errors are raised by the Future."""
         return self._begin(lambda fs: self._get(fs, key, limit, seconds), key)
 
     def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
@@ -79,7 +85,7 @@ class Bucket(ABC):
             found = self._run(lambda fs: self._get(fs, key, max(length, LARGEST), seconds, wanted), key)
         except Failure as failure:
             if self._status(failure.__cause__) == 416:
-                return b""  # the file ends before the range begins
+                return b""  # the range begins after the end of the file
             raise
         return found[:length]
 
@@ -91,12 +97,14 @@ class Bucket(ABC):
 
     @abstractmethod
     def page(self, prefix: str, token: str | None, between: Between, seconds: float) -> tuple[list[Entry], str | None]:
-        """Up to 1,000 objects in the order of their keys, and the token of the page after them. They begin where
-        `between` does, and may go on after its end."""
+        """Return up to 1,000 objects in key order, and the token of the next page.
+
+        The objects begin at the start of `between`, and may extend beyond its end.
+        """
 
     @abstractmethod
     def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
-        """Delete the keys; those that failed, and why. A missing key is no failure."""
+        """Delete the keys. Return the failure of each key that could not be deleted. A missing key is not a failure."""
 
     def close(self) -> None:
         with self._lock:
@@ -104,15 +112,15 @@ class Bucket(ABC):
         if fs is not None and (session := self._session(fs)) is not None:
             run_within(fs.loop, session.close(), 5.0)
 
-    # What the requests of backends are made with
+    # The rest of this class runs the requests
 
     def _run(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> T:
         return wait_for(self._begin(work, key, seconds))
 
     def _begin(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> Future[T]:
-        """Do the request on the client's loop, within the time if it is given; whatever goes wrong is a Failure.
+        """Start a request on the client's loop, within `seconds` if given. All errors are raised as Failure.
 
-        Making the client ready, which happens once, is not counted: no server is waited for.
+        The time limit excludes the client's set-up, which happens once and waits for no server.
         """
 
         async def run() -> T:
@@ -139,48 +147,48 @@ class Bucket(ABC):
                 self._fs = self._new_client()
             return self._fs
 
-    # What a backend says of its client
+    # Methods that a backend implements
 
     @abstractmethod
     def _new_client(self) -> Any: ...
 
     @abstractmethod
     async def _make_ready(self, fs: Any) -> None:
-        """Let the client have its credentials and its session."""
+        """Load the client's credentials and create its session."""
 
     @abstractmethod
     def _session(self, fs: Any) -> Any:
-        """What of a client is to be closed; None where it was never ready."""
+        """Return the part of the client to close, or None if it was never set up."""
 
     @abstractmethod
     async def _get(self, fs: Any, key: str, limit: int, seconds: float, wanted: str | None = None) -> bytes:
-        """`wanted` is a range of bytes as HTTP writes it; without, all of the file."""
+        """Read the object, or the range `wanted`, in the syntax of HTTP's `Range` header."""
 
     @abstractmethod
     def _status(self, error: BaseException | None) -> int | None:
-        """The HTTP status of an answer that is an error."""
+        """Return the HTTP status of an error response."""
 
     @abstractmethod
     def _explain(self, error: Exception, key: str, ready: bool) -> Failure:
-        """The failure that an exception means. `ready`: the client was set up; before that, nothing is sent."""
+        """Translate an exception. `ready` is False if the client's set-up failed, so no request was sent."""
 
     @abstractmethod
     def _cause(self, error: Exception, ready: bool) -> BaseException | None:
-        """What a failure is told to come from; None where nobody is to see it."""
+        """Return the `__cause__` of the Failure, or None if it must not be shown."""
 
 
 def size_seconds(size: int) -> float:
-    """How much longer than an empty file one of so many bytes may take."""
+    """Return the seconds that a file of this size may take beyond those for an empty file."""
     return size / _SLOW_BYTES
 
 
 def run_within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T], seconds: float) -> T:
-    """Run it on the clients' loop, which has a thread of its own, and wait; stop it when the time is up."""
+    """Run a coroutine on the clients' loop, which has its own thread, and wait. Cancel it after `seconds`."""
     return wait_for(asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), loop))
 
 
 def wait_for(future: Future[T]) -> T:
-    """What runs on the clients' loop; it is stopped when whoever waits is."""
+    """Wait for a Future of the clients' loop. Cancel it if the wait is interrupted."""
     try:
         return future.result()
     except CancelledError:
@@ -191,18 +199,21 @@ def wait_for(future: Future[T]) -> T:
 
 
 def closed() -> Failure:
-    """A client that is closed cancels what waits for one of its connections, and nothing says what became of it."""
+    """Return the failure of a request that was cancelled because its client was closed. Its outcome is unknown."""
     return Failure(Fate.UNCLEAR, StorageFailed("the connection was closed before an answer came"))
 
 
 async def read_within(length: int | None, read: Callable[[int], Awaitable[bytes]], where: str, limit: int) -> bytes:
-    """A body of the length that its header says, if it says one, read in pieces: no more than the limit, and a bit."""
+    """Read a response body in pieces. Raise Failure with FileTooLarge once it exceeds `limit`.
+
+    `length` is the length from the header, or None.
+    """
     if length is not None and length > limit:
         raise too_large(where, length, limit)
     out = bytearray()
     while piece := await read(_PIECE):
         out += piece
-        # without a header, or unpacked on the way, only this tells how large it is
+        # covers a missing header and a body that is decompressed in transit
         if len(out) > limit:
             raise too_large(where, None, limit)
     return bytes(out)

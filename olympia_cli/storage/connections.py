@@ -1,4 +1,4 @@
-"""What an endpoint is called in a message, and why no connection to it came about or one broke."""
+"""Describe endpoints and connection errors in messages."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ _TLS_HINT = "check that the endpoint speaks TLS, or write http://, and check its
 
 
 def shown(endpoint: str, otherwise: str) -> str:
-    """The endpoint for the text of an error, which masks the secrets in it."""
+    """Return the endpoint if it is a URI, else `otherwise`. The error's text masks secrets in it."""
     return endpoint if "://" in endpoint else otherwise
 
 
 def unreachable(error: BaseException, endpoint: str, where: str, hint: str) -> Failure:
-    """The failure that it means when no connection came about: not a byte of the request has left."""
+    """Return the failure for a connection that was not established, so that no byte of the request was sent."""
     said = f"cannot reach {endpoint} for {where}: {why(error)}"
-    # a handshake that breaks off may be that of a server that restarts; one that does not fit never will
+    # a handshake that breaks off may come from a restarting server, so it is retried; other TLS errors are permanent
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
         return Failure(Fate.REFUSED, StorageFailed(said, hint=_TLS_HINT))
     return Failure(Fate.UNSENT, StorageFailed(said, hint=hint))
 
 
 def silence(endpoint: str, where: str) -> Failure:
-    """The failure that it means when the time is up."""
-    return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: no answer from {endpoint} in time"), silent=True)
+    """Return the failure for a request that timed out."""
+    return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: {endpoint} timed out"), silent=True)
 
 
 def why(error: BaseException) -> str:
-    """The reason in a few words."""
+    """Return the reason of a connection error in a few words."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"TLS: {error.verify_message}"
     if isinstance(error, ssl.SSLError):

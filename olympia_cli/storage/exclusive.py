@@ -1,4 +1,4 @@
-"""Does a store keep its word? Some servers take a conditional write and overwrite all the same."""
+"""Check that a store supports exclusive creation. Some servers accept a conditional write but overwrite the object."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from olympia_cli.uuids import new_uuid
 
 
 def check_exclusive_create(store: Store) -> None:
-    """Ask the store once, with a file of a random name that is gone afterwards: the second creation must lose
-    and the first content stand. Raises ExclusiveCreateUnsupported otherwise.
+    """Create a file with a random name twice, then delete it.
+
+    Raise ExclusiveCreateUnsupported unless the second creation fails and the first content stays.
     """
     path = f"{TEMPORARY_PREFIX}{new_uuid()}"
     first, second = b"first", b"second"
@@ -28,8 +29,8 @@ def check_exclusive_create(store: Store) -> None:
         except PathMissing:
             found = b""
         if found != first:
-            raise ExclusiveCreateUnsupported(f"{store.uri} does not keep the file that was created first")
+            raise ExclusiveCreateUnsupported(f"{store.uri} lost the first content when a file was created twice")
     finally:
-        # what went wrong above matters more than a small file left behind
+        # the error above matters more than a small leftover file
         with contextlib.suppress(OlympiaError):
             store.delete_many([path])

@@ -1,8 +1,7 @@
-"""Google Cloud Storage, over gcsfs.
+"""Google Cloud Storage through gcsfs.
 
-gcsfs brings the credentials and the session. The requests are made here, one each and tried once: gcsfs tries
-six times over a minute before it lets go, hides the HTTP status, and needs several requests to see whether a
-file exists.
+gcsfs provides the credentials and the session. The requests are made here, one each and sent once. gcsfs itself retries
+six times over a minute, hides the HTTP status, and needs several requests to check whether a file exists.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from datetime import datetime
 from typing import Any
 from urllib.parse import quote
 
-# zonal buckets are reached over gRPC, and asking whether a bucket is one takes an emulator a minute
+# zonal buckets use gRPC, and the check for one takes a minute on an emulator
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 import aiohttp
@@ -39,14 +38,16 @@ from olympia_cli.storage.protocol import LARGEST, Between
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 
 _PAGE = 1000
-# answers that the same request gets again; of those not named here nothing is known
+# permanent errors; the outcome of a request with any other error status is unknown
 _REFUSED_STATUSES = {400, 405, 411, 413, 414, 416, 501}
 _RATE_LIMITS = ("rateLimitExceeded", "userRateLimitExceeded")
 
 
 class GcsStore(ObjectStore):
-    """A Store in a Cloud Storage bucket. `options` are gcsfs's; without a token in them Google's own chain
-    finds the credentials, except for an emulator, which needs none.
+    """A Store in a Cloud Storage bucket.
+
+    `options` are those of gcsfs. Without a token, Google's default chain provides the credentials; an emulator needs
+    none.
     """
 
     def __init__(
@@ -62,7 +63,7 @@ class GcsStore(ObjectStore):
 
 
 class _Answer(Exception):
-    """An answer that is an error."""
+    """An error response."""
 
     def __init__(self, status: int, body: bytes) -> None:
         self.status = status
@@ -78,7 +79,7 @@ class _Answer(Exception):
 
 
 class _GcsBucket(Bucket):
-    # no bulk deletion but for batches of 100, which count as 100 requests; in parallel they are as fast
+    # batch deletion takes 100 keys and counts as 100 requests; parallel single requests are as fast
     delete_batch = 1
 
     @property
@@ -86,7 +87,7 @@ class _GcsBucket(Bucket):
         return f"gs://{self._name}"
 
     def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None:
-        # one request whatever the size: nothing to resume, and nothing half done to clean up
+        # a single request for any size: no upload to resume, no unfinished parts to clean up
         params = {"uploadType": "media", "name": key} | ({"ifGenerationMatch": "0"} if exclusive else {})
         headers = {"Content-Type": "application/octet-stream"}
 
@@ -113,7 +114,7 @@ class _GcsBucket(Bucket):
         if between[0]:
             params["startOffset"] = between[0]
         if between[1] is not None:
-            # what it names is left out
+            # `endOffset` is exclusive
             params["endOffset"] = between[1] + "\0"
 
         async def page(fs: Any) -> dict[str, Any]:
@@ -141,14 +142,14 @@ class _GcsBucket(Bucket):
 
     async def _get(self, fs: Any, key: str, limit: int, seconds: float, wanted: str | None = None) -> bytes:
         headers = {} if wanted is None else {"Range": wanted}
-        # aiohttp raises when fewer bytes come than the header promises
+        # aiohttp raises an error if the body is shorter than its header says
         found, data = await _ask(fs, "GET", self._object(key), seconds, {"alt": "media"}, headers, key=key, limit=limit)
         stored = found.get("X-Goog-Stored-Content-Length")
         if headers and "Content-Range" not in found:
-            raise aiohttp.ClientPayloadError("the server sent the whole file where a range was asked for")
+            raise aiohttp.ClientPayloadError("the server ignored the range and sent the whole file")
         plain = found.get("X-Goog-Stored-Content-Encoding", "identity") == "identity"
         if not headers and stored and plain and int(stored) != len(data):
-            raise aiohttp.ClientPayloadError(f"{len(data)} of {stored} bytes came")
+            raise aiohttp.ClientPayloadError(f"received {len(data)} of {stored} bytes")
         return data
 
     def _new_client(self) -> Any:
@@ -164,7 +165,7 @@ class _GcsBucket(Bucket):
         return error.status if isinstance(error, _Answer) else None
 
     def _cause(self, error: Exception, ready: bool) -> BaseException | None:
-        # what fails before the client is ready may show a token in its text
+        # errors during set-up may contain a token
         return error if ready else None
 
     def _explain(self, error: Exception, key: str, ready: bool) -> Failure:
@@ -174,10 +175,10 @@ class _GcsBucket(Bucket):
         if isinstance(error, GoogleAuthError):
             hint = "run gcloud auth application-default login, or set GOOGLE_APPLICATION_CREDENTIALS"
             return Failure(Fate.REFUSED, StorageDenied(f"no usable Google credentials for {self.uri}", hint=hint))
-        fs = self._fs  # as long as it is there: another thread may close the store
+        fs = self._fs  # may be None: another thread may close the store
         endpoint = shown(str(fs._location), "Cloud Storage") if fs is not None else "Cloud Storage"
         if isinstance(error, aiohttp.ClientConnectorError):
-            # aiohttp does not send a POST twice, so this is the whole story
+            # aiohttp does not send a POST twice, so no byte was sent
             return unreachable(error.os_error, endpoint, where, "check the endpoint and the network")
         if isinstance(error, TimeoutError):
             return silence(endpoint, where)
@@ -219,7 +220,7 @@ async def _ask(
     key: str = "",
     limit: int = LARGEST,
 ) -> tuple[Mapping[str, str], bytes]:
-    """One request with gcsfs's session and credentials, within the seconds: the answer's headers and body."""
+    """Send one request with gcsfs's session and credentials. Return the response's headers and body."""
     url = URL(f"{fs._location}/{path}", encoded=True)
     async with (
         asyncio.timeout(seconds) as timeout,
@@ -240,7 +241,7 @@ async def _ask(
 
 
 def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, Any]:
-    """gcsfs's arguments: the options over ours, where ours leave a choice."""
+    """Return gcsfs's arguments: the user's options, with our defaults."""
     settings: dict[str, Any] = dict(options)
     check_options("gs", settings, [gcsfs.core.GCSFileSystem.__init__], {"timeout", "bucket"})
     endpoint = str(settings.get("endpoint_url") or os.environ.get("STORAGE_EMULATOR_HOST") or "")
@@ -250,7 +251,7 @@ def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, A
         settings["endpoint_url"] = str(settings["endpoint_url"]).rstrip("/")
     connect, read = min(5.0, time_allowed), min(15.0, time_allowed / 2)
     settings.setdefault("requests_timeout", aiohttp.ClientTimeout(total=None, sock_connect=connect, sock_read=read))
-    # fsspec's caches outlive the store and lie about what others write
+    # fsspec's caches outlive the store and miss what other programs write
     return settings | {"use_listings_cache": False, "skip_instance_cache": True}
 
 

@@ -1,18 +1,18 @@
-"""A store in a folder of this machine, or of a file server that has hard links.
+"""A store in a local folder, or on a file server that supports hard links.
 
-A file comes into being in this order, so that a crash at any point leaves either no file or the whole one:
+Files are created in this order, so that a crash at any point leaves either no file or the complete file:
 
-1. `.tmp-<uuid4>` in the same folder, written in full,
-2. fsync of that file,
-3. a hard link under its name, which fails if the name is taken: from here on the file is there,
-4. fsync of the folder,
-5. the temporary name goes.
+1. Write the content to `.tmp-<uuid4>` in the same folder.
+2. fsync that file.
+3. Create a hard link under the final name. It fails if the name is taken. From here on the file exists.
+4. fsync the folder.
+5. Delete the temporary name.
 
-Of files that are created together each step is done for all of them before the next one begins, and the fsyncs of a
-step wait together. One that fails fails them all.
+For files that are created together, each step finishes for all files before the next step begins. The fsyncs of a
+step run in parallel. If one file fails, all of them fail.
 
-A crash between 1 and 5 leaves a `.tmp-…` behind, which readers ignore. O_EXCL on the name itself would show
-readers a file that grows, and a writer that dies would block the name for good: there is no fallback to it.
+A crash between 1 and 5 leaves a `.tmp-…` file, which readers ignore. There is no fallback to O_EXCL on the final name:
+readers would see incomplete files, and a crashed writer would block the name for good.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _WRITE_HINT = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
-# what a filesystem answers before it changes anything; after any other error the name may be there already
+# errors of a link or rename that changed nothing; after any other error the name may exist already
 _REFUSED = (ABSENT | DENIED | FULL) | {
     errno.EEXIST,
     errno.EISDIR,
@@ -55,8 +55,8 @@ _REFUSED = (ABSENT | DENIED | FULL) | {
     errno.EINVAL,
 }
 
-# The files of a slice are written before the first of them is synced, so that one journal commit serves many. Few
-# files are a slice each: the syncs of all slices wait together. All threads together have 128 files open.
+# All files of a slice are written before the first is synced, so that one journal commit covers many. Few files are a
+# slice each, so that their syncs run in parallel. All threads together hold at most 128 open files.
 _SLICE = 128 // THREADS
 _LINK_ATTEMPTS = 10
 
@@ -69,7 +69,7 @@ class _Write(NamedTuple):
 
 
 class LocalStore(LocalReader):
-    """Files below a folder. A root that is missing is made by the first write."""
+    """Files below a folder. The first write creates a missing root."""
 
     def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
         super().__init__(root)
@@ -87,7 +87,7 @@ class LocalStore(LocalReader):
             self._give_names(writes)
 
     def create_after(self, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]) -> None:
-        # the data of the last one is synced with that of the others: one wait less
+        # the last file is synced together with the others, which saves one wait
         with self._writes([*files.items(), (path, data)]) as writes:
             self._write(writes)
             self._give_names(writes[:-1])
@@ -138,10 +138,10 @@ class LocalStore(LocalReader):
             if not stat.S_ISREG(found.st_mode):
                 raise self._no_file(path, found.st_mode)
             if found.st_nlink > 1:
-                # the file has another name, which may be in a backup or anywhere else
+                # the file has other hard links, which a backup may hold
                 self.overwrite(path, data)
                 return
-            # cut after writing: a reader in between sees too much rather than nothing
+            # truncate last, so that a concurrent reader sees too many bytes rather than none
             written = 0
             while written < len(data):
                 written += os.pwrite(file, data[written:], written)
@@ -179,7 +179,7 @@ class LocalStore(LocalReader):
 
     @contextlib.contextmanager
     def _writes(self, files: Iterable[tuple[str, bytes]]) -> Iterator[list[_Write]]:
-        """What is to be written, its folders open. However it ends, its temporary files go."""
+        """Open the folders of the files to write. On exit, delete the temporary files and close the folders."""
         files = list(files)
         for path, _ in files:
             self._locate(path)
@@ -199,16 +199,16 @@ class LocalStore(LocalReader):
                 os.close(opened)
 
     def _give_names(self, writes: Sequence[_Write]) -> None:
-        """Steps 3 and 4 for all of them."""
+        """Do steps 3 and 4 for all files."""
         for write in writes:
             self._link(write)
         if self._durable:
             together(self._sync_folder, list({write.path.rpartition("/")[0]: write.folder for write in writes}.items()))
 
     def _open_folder(self, path: str) -> int:
-        """The folder that holds the path, made if it is missing.
+        """Open the folder of a path, and create it if it is missing.
 
-        It is open before anything is written, so that a folder which cannot be synced is an early error.
+        The folder is opened before any write, so that a folder that cannot be synced fails early.
         """
         full = os.path.dirname(self._base + path)
         try:
@@ -228,15 +228,15 @@ class LocalStore(LocalReader):
                 os.mkdir(missing[-1], 0o777)
             except FileNotFoundError:
                 if missing[-1] in tried:
-                    raise  # the folder above is there: this filesystem makes no folders
+                    raise  # the parent exists, but this filesystem does not create folders
                 tried.add(missing[-1])
                 missing.append(os.path.dirname(missing[-1]))
                 continue
             except FileExistsError:
-                pass  # another process made it just now, and may not have synced it yet
+                pass  # another process has just created the folder, and may not have synced it yet
             made = missing.pop()
             if self._durable:
-                # at once, before anybody relies on a file in the new folder
+                # sync at once, before any file in the new folder counts as durable
                 parent = os.open(os.path.dirname(made), FOLDER)
                 try:
                     _sync(parent)
@@ -244,7 +244,7 @@ class LocalStore(LocalReader):
                     os.close(parent)
 
     def _write(self, writes: Sequence[_Write]) -> None:
-        """Steps 1 and 2 for all of them. The caller removes the temporary files, however this ends."""
+        """Do steps 1 and 2 for all files. The caller deletes the temporary files in any case."""
         if self._durable:
             size = min(_SLICE, max(1, len(writes) // 8))
             together(self._write_slice, [writes[at : at + size] for at in range(0, len(writes), size)])
@@ -266,7 +266,7 @@ class LocalStore(LocalReader):
                 write = writes[-len(opened)]
                 if self._durable:
                     _sync(opened[0])
-                # some file servers say only here that there is no space
+                # some file servers report a full disk only on close
                 os.close(opened.pop(0))
         except OSError as error:
             raise self._failed("write", write.path, error) from error
@@ -275,7 +275,7 @@ class LocalStore(LocalReader):
                 os.close(file)
 
     def _link(self, write: _Write) -> None:
-        """Step 3. Returns when these bytes stand under the name, and raises when they do not."""
+        """Do step 3. Return once the name holds these bytes. Raise an error if it does not."""
         for _ in range(_LINK_ATTEMPTS):
             try:
                 os.link(write.temporary, _name(write.path), src_dir_fd=write.folder, dst_dir_fd=write.folder)
@@ -292,13 +292,13 @@ class LocalStore(LocalReader):
                     raise self._failed("create", write.path, error) from error
                 self._settle(write, error)
                 return
-        raise StorageFailed(f"cannot create {write.path} in {self.uri}: a link to nothing has that name")
+        raise StorageFailed(f"cannot create {write.path} in {self.uri}: it is a dangling symbolic link")
 
     def _settle(self, write: _Write, error: OSError) -> None:
-        """The answer to a link request is lost. Returns when the bytes stand, as `_link` does."""
+        """Find out the result of a link request whose response was lost. Return or raise as `_link` does."""
         try:
-            # without its temporary file a request that is still under way can only fail,
-            # so what stands under the name afterwards is final
+            # once the temporary file is deleted, a pending link request can only fail, so the state of the name is
+            # final
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(write.temporary, dir_fd=write.folder)
             stands = self._stands(write)
@@ -308,13 +308,15 @@ class LocalStore(LocalReader):
             raise self._failed("create", write.path, error) from error
 
     def _stands(self, write: _Write) -> bool:
-        """Whether these bytes stand under the name; false if nothing does, PathTaken if others do."""
+        """Return True if the name holds these bytes, False if it does not exist. Raise PathTaken if it holds other
+        bytes.
+        """
         name = _name(write.path)
         try:
             found = os.stat(name, dir_fd=write.folder, follow_symlinks=False)
             if not stat.S_ISREG(found.st_mode) and not stat.S_ISLNK(found.st_mode):
                 raise self._no_file(write.path, found.st_mode)
-            # NFS answers EEXIST to the second sending of a link request that it has carried out
+            # NFS answers EEXIST when a link request that succeeded is sent again
             if os.path.samestat(found, os.stat(write.temporary, dir_fd=write.folder, follow_symlinks=False)):
                 return True
         except FileNotFoundError:
@@ -327,21 +329,21 @@ class LocalStore(LocalReader):
         except PathMissing:
             return False
         except FileTooLarge:
-            pass  # nobody who reads within the limits writes such a file
+            pass  # no writer that keeps the size limit created such a file
         except StorageFailed as error:
-            unknown = OutcomeUnknown(f"cannot tell whose content stands: {error.message}")
+            unknown = OutcomeUnknown(f"cannot tell which writer created the file: {error.message}")
             unknown.is_fleeting = True
             raise unknown from error
         raise PathTaken(f"{write.path} in {self.uri} is taken")
 
     def _sync_folder(self, folder: tuple[str, int]) -> None:
-        """Step 4."""
+        """Do step 4."""
         name, opened = folder
         if self._durable:
             try:
                 _sync(opened)
             except OSError as error:
-                # some filesystems have nothing to sync in a folder, and say so
+                # EINVAL: the filesystem does not support fsync on folders
                 if error.errno != errno.EINVAL:
                     raise self._unknown(name or "/", error) from error
 
@@ -351,7 +353,7 @@ def _name(path: str) -> str:
 
 
 def _is_folder(full: str) -> bool:
-    """Whether a folder is in the way: macOS answers EPERM where Linux answers EISDIR."""
+    """Return True if the path is a folder. errno cannot tell: macOS reports EPERM where Linux reports EISDIR."""
     return os.path.isdir(full) and not os.path.islink(full)
 
 
@@ -360,13 +362,13 @@ def _temporary_name() -> str:
 
 
 def _remove(write: _Write) -> None:
-    with contextlib.suppress(OSError):  # what is left of it is swept later
+    with contextlib.suppress(OSError):  # expire removes leftovers
         os.unlink(write.temporary, dir_fd=write.folder)
 
 
 def _sync(file: int) -> None:
     if sys.platform == "darwin":
-        # there, fsync leaves the data in the drive's cache
+        # fsync on macOS leaves the data in the drive's cache
         import fcntl
 
         with contextlib.suppress(OSError):

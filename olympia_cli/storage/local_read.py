@@ -1,6 +1,6 @@
-"""The reading half of the local store: where a path leads, what is there, and what an error means.
+"""The reading half of the local store: resolve paths, read and list files, and translate errors.
 
-No link is followed out of the root, and nothing that is not a regular file is taken for one.
+No symbolic link is followed out of the root. Only regular files count as files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from olympia_cli.storage.protocol import (
     largest,
 )
 
-# O_NONBLOCK: opening a FIFO that somebody put in place of a file must not wait for its other end
+# O_NONBLOCK: opening a FIFO in place of a file must not block
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
@@ -52,7 +52,7 @@ _NO_FILE = {
 
 
 class LocalReader:
-    """Files below a folder, to be looked at."""
+    """Read access to the files below a folder."""
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.size_limit: SizeLimit = largest
@@ -71,7 +71,7 @@ class LocalReader:
         try:
             if size > limit:
                 raise FileTooLarge.of(path, size, limit)
-            # one byte more than there should be, so that a whole file takes one call
+            # request one byte more than the size, so that a single call also detects the end of the file
             data = os.read(file, size + 1)
             if len(data) == size:
                 return data
@@ -80,7 +80,7 @@ class LocalReader:
                 data = os.read(file, 1 << 20)
                 parts.append(data)
                 total += len(data)
-                if total > limit:  # it grows while it is read
+                if total > limit:  # the file grows while it is read
                     raise FileTooLarge.of(path, None, limit)
             return b"".join(parts)
         except OSError as error:
@@ -89,7 +89,7 @@ class LocalReader:
             os.close(file)
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
-        # from the page cache one file after the other is faster than any pool
+        # with the page cache, reading sequentially is faster than any thread pool
         for path in paths:
             found: bytes | StoreError
             try:
@@ -132,7 +132,7 @@ class LocalReader:
         top = prefix.rpartition("/")[0]
         if top:
             self._locate(prefix + "x")
-            # what a linked folder holds is listed where it really is, and only there
+            # the content of a linked folder is listed only at the folder's real path
             if os.path.realpath(self._base + top) != self._base + top:
                 return
         folders = [top + "/" if top else ""]
@@ -167,27 +167,27 @@ class LocalReader:
             finally:
                 os.close(opened)
 
-    # where a path leads
+    # resolving paths
 
     def _locate(self, path: str) -> str:
-        """The path on disk; PathOutside if a folder on the way is a link that leads outside."""
+        """Return the path on disk. Raise PathOutside if a folder on the way is a link out of the root."""
         folder = check_path(path).rpartition("/")[0]
         if folder not in self._inside:
             real = self._resolve(folder)
-            # a missing one is not remembered: it may yet come into being as a link
+            # a missing folder is not cached: it may be created later as a link
             if os.path.isdir(real):
                 self._inside.add(folder)
         return self._base + path
 
     def _resolve(self, path: str) -> str:
-        """Where the path leads when its links are followed; PathOutside if that is not below the root."""
+        """Return the real path, with links followed. Raise PathOutside if it is not below the root."""
         real = os.path.realpath(self._base + path)
         if real != self._root and not real.startswith(self._base):
             raise PathOutside(f"{path} in {self.uri} is a link to {real}, outside the root")
         return real
 
     def _open(self, path: str) -> tuple[int, int]:
-        """The file, open, and its size."""
+        """Open the file. Return its descriptor and its size."""
         full, is_link = self._locate(path), False
         try:
             try:
@@ -217,16 +217,16 @@ class LocalReader:
                 return None
             raise self._failed("look at", path, error) from error
 
-    # what went wrong
+    # translating errors
 
     def _missing(self, path: str, is_link: bool = False) -> PathMissing:
-        text = f"{path} in {self.uri} is a link to nothing" if is_link else f"no file {path} in {self.uri}"
+        text = f"{path} in {self.uri} is a dangling symbolic link" if is_link else f"no file {path} in {self.uri}"
         missing = PathMissing(text)
         missing.is_dangling = is_link
         return missing
 
     def _no_file(self, path: str, mode: int, is_link: bool = False) -> StorageFailed:
-        # not PathMissing: the name is not free, so whoever found it missing could never create it
+        # not PathMissing: the name is taken, so the file cannot be created
         what = _NO_FILE.get(stat.S_IFMT(mode), "something that is no regular file")
         if is_link:
             what = "a link in a circle" if stat.S_ISLNK(mode) else f"a link to {what}"
@@ -235,7 +235,7 @@ class LocalReader:
         return error
 
     def _refused(self, doing: str, path: str, full: str, error: OSError, is_link: bool = False) -> OlympiaError:
-        """The error for a file that cannot be opened: name the thing that stands there, else the system's reason."""
+        """Return the error for a file that cannot be opened: the kind of object at the path, or the system's reason."""
         with contextlib.suppress(OSError):
             mode = os.lstat(full).st_mode
             if not stat.S_ISREG(mode):
@@ -243,7 +243,7 @@ class LocalReader:
         return self._failed(doing, path, error)
 
     def _unknown(self, path: str, error: OSError) -> OutcomeUnknown:
-        unknown = OutcomeUnknown(f"writing {path} in {self.uri} may not have lasted: {error.strerror}")
+        unknown = OutcomeUnknown(f"the write of {path} in {self.uri} may not be durable: {error.strerror}")
         unknown.is_fleeting = True
         return unknown
 

@@ -1,4 +1,4 @@
-"""A store in this process's memory: for tests, and for trying things out."""
+"""A store in the memory of this process, for tests and demonstrations."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from olympia_cli.storage.protocol import (
 
 
 class MemoryStore(InTurn):
-    """Files in a dict. Two stores over the same dict are the same place."""
+    """Files in a dict. Two stores over the same dict share their files."""
 
     def __init__(
         self,
@@ -108,5 +108,5 @@ _shared: dict[str, MemoryStore] = {}
 
 
 def shared(name: str) -> MemoryStore:
-    """The store of that name in this process, so that `memory://name` means one place."""
+    """Return the store with this name, so that `memory://name` is the same store throughout the process."""
     return _shared.setdefault(name, MemoryStore(name))

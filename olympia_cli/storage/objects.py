@@ -1,10 +1,10 @@
-"""What the object stores have in common: everything but the requests themselves.
+"""The common part of the object stores: everything but the requests.
 
-A backend brings a `Bucket`, which does one request a call and tells what a failure means. Trying again,
-settling creations, running in parallel and the hints are here.
+A backend provides a `Bucket`, which sends one request per call and classifies its failure. This module adds retries,
+the settling of creations, parallel requests, and hints.
 
-Every operation gets the same time, whether it reads, lists, creates or deletes: a server that restarts fails none
-that outlasts it.
+Every operation has the same time limit, whether it reads, lists, creates or deletes. A server restart shorter than the
+limit fails no operation.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from olympia_cli.storage.protocol import (
 from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, fair, pause, reason, settle_create
 
 _WORKERS = 32
-# from the moment that it is given: nobody waits longer for what may be lost
+# counted from `write_hint`: `close` must not wait longer for a file that may be lost
 _HINT_SECONDS = 2.0
-# asked again, the answer is the same
+# permanent failures: a retry gets the same answer
 _FINAL = (Fate.MISSING, Fate.REFUSED)
 
 T = TypeVar("T")
 
 
 class ObjectStore(InTurn):
-    """A Store over a bucket and a prefix in it."""
+    """A Store over a prefix of a bucket."""
 
     def __init__(self, bucket: Bucket, prefix: str, *, time_allowed: float = TIME_ALLOWED) -> None:
         self.size_limit: SizeLimit = largest
@@ -94,7 +94,7 @@ class ObjectStore(InTurn):
     def read_range(self, path: str, start: int, length: int) -> bytes:
         key = self._key(path)
         if length <= 0:
-            # no range says 'nothing', but a missing file is an error all the same
+            # HTTP has no empty range, but a missing file must still raise an error
             self.stat(path)
             return b""
         return self._again(partial(self._bucket.get_range, key, start, length))
@@ -143,7 +143,7 @@ class ObjectStore(InTurn):
         with self._lock:
             self._hints[key] = bytes(data), time.monotonic() + min(_HINT_SECONDS, self._time_allowed)
             if self._hint_pool is None:
-                # one worker: hints for one path arrive in the order they were given
+                # one worker, so that hints for a path are sent in order
                 self._hint_pool = ThreadPoolExecutor(1, thread_name_prefix="hints")
             self._hint_pool.submit(self._send_hint, key)
 
@@ -192,8 +192,10 @@ class ObjectStore(InTurn):
         return self._time_allowed + size_seconds(len(data))
 
     def _again(self, request: Callable[[float], T], time_allowed: float | None = None, *, least: float = MOMENT) -> T:
-        """Ask until there is an answer or the time is up, ever more seldom: for requests that do no harm when they are
-        carried out twice. Each is given the seconds that are left, the `least` of them after the first."""
+        """Retry an idempotent request with backoff until it is answered or the time is up.
+
+        The request gets the seconds that are left. A retry starts only if at least `least` seconds are left.
+        """
         deadline = time.monotonic() + (self._time_allowed if time_allowed is None else time_allowed)
         why: Failure | None = None
         for attempt in count():
@@ -205,20 +207,21 @@ class ObjectStore(InTurn):
                 over = failure.fate in _FINAL or time.monotonic() + wait + least > deadline
             if not over:
                 time.sleep(wait)
-                over = time.monotonic() + least > deadline  # a busy machine sleeps longer than it was asked to
+                over = time.monotonic() + least > deadline  # a busy machine sleeps longer than requested
             if over:
                 raise why.error from why.__cause__
         raise AssertionError("unreachable")
 
     def _begin_read(self, path: str) -> Future[bytes | StoreError]:
-        """Ask once, with no thread that waits for the answer: handing thousands of files from thread to thread takes as
-        long as asking for them. Whatever fails is asked again in a thread, in the time that is left."""
+        """Send the first request without a thread that waits for the answer, because passing thousands of files between
+        threads takes as long as the requests. Retry a failed request in a thread, within the time left.
+        """
         told: Future[bytes | StoreError] = Future()
         deadline = time.monotonic() + self._time_allowed
 
         def heard(first: Future[bytes]) -> None:
             if not told.set_running_or_notify_cancel():
-                return  # nobody waits any more
+                return  # the caller cancelled the read
             failure = closed() if first.cancelled() else first.exception()
             try:
                 if failure is None:
@@ -228,7 +231,7 @@ class ObjectStore(InTurn):
                 else:
                     self._submit(self._tell, told, path, failure, deadline)
             except RuntimeError as error:
-                told.set_exception(error)  # no thread to be had: whoever waits has to hear of it
+                told.set_exception(error)  # no thread is available: the caller must get the error
 
         try:
             first = self._bucket.begin_get(self._key(path), self.size_limit(path), self._time_allowed)
@@ -248,7 +251,7 @@ class ObjectStore(InTurn):
     def _read_or_error(
         self, path: str, failure: BaseException | None = None, deadline: float | None = None
     ) -> bytes | StoreError:
-        """`read`, after a first request that failed."""
+        """Read the file, or return the error. `failure` is that of the first request, if it was already sent."""
         before = iter([failure] if failure is not None else [])
 
         def request(seconds: float) -> bytes:
@@ -287,14 +290,15 @@ class ObjectStore(InTurn):
     def _send_hint(self, key: str) -> None:
         with self._lock:
             data, deadline = self._hints.pop(key, (b"", 0.0))
-        # a newer hint for the same key has gone out in its place, or those before it took all the time
+        # skip a hint that a newer one replaced, or whose time was used up by earlier hints
         if (seconds := deadline - time.monotonic()) > MOMENT:
             with contextlib.suppress(Failure):
                 self._bucket.put(key, data, exclusive=False, seconds=seconds)
 
     def _all(self, work: Callable[..., None], calls: Iterable[tuple[object, ...]]) -> None:
-        """Run the calls in parallel, a bounded number at once. After an error nothing more is begun; what is
-        under way is waited for, and the first error is raised.
+        """Run the calls in parallel, with at most `_WORKERS` at once.
+
+        After an error no further call is started. Calls under way are awaited, then the first error is raised.
         """
         rest = iter(calls)
         under_way: deque[Future[None]] = deque()
@@ -317,8 +321,10 @@ class ObjectStore(InTurn):
 
 
 def _names_a_file(path: str, temporary: bool) -> bool:
-    """Whether a key is a file of the store: not a name that no path stands for, such as a folder marker, nor, unless
-    they are asked for, a write in progress."""
+    """Return True if a key is a file of the store, not a folder marker or another name that is no valid path.
+
+    Writes in progress count only if `temporary` is set.
+    """
     try:
         check_path(path)
     except PathOutside:

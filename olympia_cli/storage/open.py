@@ -1,4 +1,4 @@
-"""A URI becomes a store. The backends are imported here, when asked for: their SDKs take long to load."""
+"""Open the store of a URI. Backends are imported on use, because their SDKs load slowly."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def open_store(uri: str, options: Mapping[str, object] | None = None, *, size_limit: SizeLimit = largest) -> Store:
-    """The store at the location: a plain path, or a URI of one of SCHEMES. Nothing is read or written.
+    """Return the store at a location, a plain path or a URI of one of SCHEMES, without reading or writing.
 
-    `options` are the backend's own (endpoint_url, region, anon, …), and two of ours for buckets: `timeout` is how long
-    an operation is tried, and `bucket` names those that the other options are for, with commas between them.
-    `size_limit` says how large a file may be that is read whole.
+    `options` are the backend's (endpoint_url, region, anon, …). For buckets there are two more. `timeout` is the time
+    limit of an operation. `bucket` lists the buckets, separated by commas, that the other options apply to.
+    `size_limit` returns the largest size of a file that is read in full.
     """
     store = _opened(uri, options)
     store.size_limit = size_limit
@@ -41,11 +41,11 @@ def open_store(uri: str, options: Mapping[str, object] | None = None, *, size_li
 
 def _opened(uri: str, options: Mapping[str, object] | None) -> LocalStore | MemoryStore | ObjectStore:
     if not uri.strip() or "\0" in uri:
-        raise InvalidLocation("the catalog's location is empty or garbled", hint=f"use {_SUPPORTED}")
+        raise InvalidLocation("the catalog's location is empty or holds a NUL character", hint=f"use {_SUPPORTED}")
     scheme, rest = _split(uri)
     if scheme in (*BUCKET_SCHEMES, "memory") and carries_secret(uri):
         raise InvalidLocation(
-            f"a {scheme}:// location holds no user, no password and no query",
+            f"a {scheme}:// location must not hold a user, a password or a query",
             hint=f"write {scheme}://{'name' if scheme == 'memory' else 'bucket/prefix'}; credentials and endpoints are "
             "options, not part of it",
         )
@@ -77,21 +77,21 @@ def _opened(uri: str, options: Mapping[str, object] | None) -> LocalStore | Memo
 
 
 def check_opens(location: str) -> None:
-    """Refuse to open a file at a location with a user or password: SDKs repeat parts of it in what they raise."""
+    """Raise InvalidLocation for a location with a user or password: SDKs repeat parts of it in their errors."""
     if carries_secret(re.split("[?#]", location, maxsplit=1)[0]):
         raise InvalidLocation(
-            f"{location} holds a user or a password, and is not opened", hint="register the table at a location without"
+            f"{location} holds a user or a password, and is not opened", hint="register the table without them"
         )
 
 
 def scheme_of(uri: str) -> str:
-    """What kind of store a location is on, as far as its text tells: `file` unless it says otherwise."""
+    """Return the scheme of a location, or `file` if it has none."""
     scheme, separator, _ = uri.partition("://")
     return scheme.lower() if separator else "file"
 
 
 def _options_of(bucket: str, options: Mapping[str, object]) -> dict[str, object]:
-    """The options, or none where they are for other buckets."""
+    """Return the options, or none if they apply to other buckets."""
     others = {name: value for name, value in options.items() if name != "bucket"}
     meant = options.get("bucket", bucket)
     if not isinstance(meant, str):
@@ -100,16 +100,16 @@ def _options_of(bucket: str, options: Mapping[str, object]) -> dict[str, object]
 
 
 def _seconds(timeout: object) -> float:
-    """A number of seconds, or a duration as a person writes it."""
+    """Parse a number of seconds, or a duration such as `30s`."""
     if isinstance(timeout, str):
         timeout = float(timeout) if re.fullmatch(r"[0-9]+(\.[0-9]+)?", timeout) else parse_duration(timeout) / 1000
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 < timeout <= sys.float_info.max:
-        raise InvalidOption(f"the timeout {timeout!a} makes no sense", hint="write a duration: 30s, say")
+        raise InvalidOption(f"the timeout {timeout!a} is not a duration", hint="write 30s, for example")
     return float(timeout)
 
 
 def _split(uri: str) -> tuple[str, str]:
-    """The scheme and what follows `://`; for a local folder, its path."""
+    """Return the scheme and the text after `://`. For a local folder, return `file` and its path."""
     found = _SCHEME.match(uri)
     scheme = found[1].lower() if found else ""
     if uri.startswith(("://", ":/")):

@@ -1,4 +1,4 @@
-"""What a store lets us do, found out by doing it: with one file of a random name, which is gone afterwards."""
+"""Find out which operations a store allows, by trying them with one file of a random name."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ WRITES = ("create", "create exclusively", "delete")
 
 @dataclass(slots=True)
 class Probes:
-    """Each thing that was tried, with the error that came of it, or None. What could not be tried is not there.
+    """The operations that were tried, each with its error or None. Operations that could not be tried are missing.
 
-    `left_behind` is the file that could be created and not deleted; `stored_at_millis` when it was created, by the
-    store's clock.
+    `left_behind` is the path of the test file if it could not be deleted. `stored_at_millis` is its creation time by
+    the store's clock.
     """
 
     tried: dict[str, OlympiaError | None] = field(default_factory=dict)
@@ -35,8 +35,16 @@ class Probes:
 
 
 def probe(store: Store, *, write: bool) -> Probes:
-    """Try what the program needs: 1 list; 2 read; 3 create; 4 create the same again, which must fail and change
-    nothing; 5 delete. Without `write` only the first two."""
+    """Try the operations that the program needs:
+
+    1. List.
+    2. Read.
+    3. Create.
+    4. Create the same file again, which must fail and change nothing.
+    5. Delete.
+
+    Without `write`, try only the first two.
+    """
     probes = Probes()
     path = f"{TEMPORARY_PREFIX}{new_uuid()}"
     probes.attempt("list", lambda: _first(store.list("vn/")))
@@ -56,7 +64,7 @@ def _first(listing: Iterator[object]) -> None:
 
 
 def _read_nothing(store: Store, path: str) -> None:
-    """A file that is not there: who may not read is told so, or at least not that it is missing."""
+    """Read a missing file. Without permission to read, the store reports that instead of a missing file."""
     try:
         store.read(path)
     except PathMissing:

@@ -1,28 +1,26 @@
-"""What a store is: bytes at paths. It knows nothing of the catalog format.
+"""The interface of a store: bytes at paths, independent of the catalog format.
 
-Paths are relative, with `/` between parts, whatever the backend. No part is empty, `.` or `..`, none holds NUL, and
-none would be `.` or `..` if a backslash stood between parts too: such a path raises PathOutside before anything is
-touched.
+Paths are relative, with `/` between parts, for all backends. No part is empty, `.` or `..`, and none holds NUL. The
+same holds if a backslash counts as a separator, too. Any other path raises PathOutside before the store is touched.
 
-What every backend guarantees:
+Every backend guarantees:
 
-- **Exclusive creation.** Of all the `create` calls for one path, ever, exactly one content wins. A caller that
-  returns normally wrote the content that stands; PathTaken means that other content stands; OutcomeUnknown
-  means that the store would not say within the time allowed, and that nothing was cleaned up. A caller whose own bytes
-  stand is told that it won, however often the request was re-sent on the way: callers that must be told apart
-  write different bytes. StorageFailed and StorageDenied mean that the bytes do not stand.
-- **No partial files.** A reader sees a created or overwritten file whole, or not at all. (`write_hint` is the one
-  exception.)
+- **Exclusive creation.** Of all `create` calls for one path, ever, exactly one content wins. A normal return means that
+  the caller's content is at the path, however often the request was sent. Two callers with the same bytes both win:
+  callers that must be told apart write different bytes. PathTaken means that other content is at the path.
+  OutcomeUnknown means that the outcome was not known within the time limit, and that no file was cleaned up.
+  StorageFailed and StorageDenied mean that the content is not at the path.
+- **No partial files.** A reader sees a created or overwritten file complete, or not at all. The one exception is
+  `write_hint`.
 - **Durability.** When `create`, `create_many`, `create_after` or `overwrite` returns, the content survives a crash of
-  the machine; what `create_after` creates last has no name before the others do.
-- **Read your writes, and others'.** Reads, `exists` and listings go to the store every time; nothing is served from
-  a cache.
-- **Bounded reads.** A whole file that is larger than the store's `size_limit` allows for its path raises FileTooLarge,
-  before it is read where the store says how large it is, and as soon as too much came where it does not.
-- **Errors are ours.** PathMissing, PathTaken, StorageDenied, StorageFailed (StorageFull), OutcomeUnknown,
-  PathOutside, FileTooLarge. Nothing of an SDK escapes.
+  the machine. `create_after` creates its last file only once the others are durable.
+- **Read after write, from all clients.** Reads, `exists` and listings always ask the store, never a cache.
+- **Bounded reads.** Reading a whole file that exceeds the store's `size_limit` for its path raises FileTooLarge. The
+  error is raised before the read if the store reports the size, else as soon as the limit is exceeded.
+- **Own errors only.** PathMissing, PathTaken, StorageDenied, StorageFailed (StorageFull), OutcomeUnknown, PathOutside
+  and FileTooLarge. No exception of an SDK reaches the caller.
 
-Stores are safe to use from several threads.
+Stores are thread-safe.
 """
 
 from __future__ import annotations
@@ -34,28 +32,28 @@ from typing import Protocol
 from olympia_cli.errors import OlympiaError, PathOutside, StoreError
 
 LARGEST = 2**28
-"""So many bytes are read at once where nobody says that a file may be larger, or must be smaller."""
+"""The default limit for reading a whole file, in bytes."""
 
 SizeLimit = Callable[[str], int]
-"""How many bytes the file at a path may have."""
+"""Returns the size limit of the file at a path, in bytes."""
 
 
 def largest(path: str) -> int:
-    """The limit of a store that knows nothing of what its files are."""
+    """Return the default limit, for stores that do not know the kinds of their files."""
     return LARGEST
 
 
 ReadMany = Callable[[Iterable[str]], Iterator[tuple[str, bytes | OlympiaError]]]
-"""What reads as a store's `read_many` does, and may have its own opinion of an error."""
+"""A function like a store's `read_many`, which may also return errors of its own."""
 
 Between = tuple[str, str | None]
-"""Paths after the first, up to the second, which is among them; None is the end of all."""
+"""A range of paths: after the first (exclusive), up to the second (inclusive). None means no upper end."""
 ALL: Between = ("", None)
 
 
 @dataclass(frozen=True, slots=True)
 class FileInfo:
-    """One file as a listing shows it. The time is the store's own clock."""
+    """A file as a listing shows it. The time is by the store's clock."""
 
     path: str
     size: int
@@ -63,89 +61,93 @@ class FileInfo:
 
 
 class Store(Protocol):
-    """See the module's text for what is guaranteed."""
+    """A store. The module's docstring lists its guarantees."""
 
     lost_hints: dict[str, OlympiaError]
-    """The errors of hints that could not be written, by path, if known at once. A later write removes its entry."""
+    """The error of each failed hint by path, if known at once. The next successful write removes the entry."""
 
     @property
     def uri(self) -> str:
-        """Where this store is, as a person would write it. Holds no secrets."""
+        """The location of the store, without secrets."""
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole file; PathMissing if there is none, FileTooLarge if it is no file to read whole."""
+        """Return the whole file. Raise PathMissing if it does not exist, FileTooLarge if it exceeds the limit."""
         ...
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
-        """The files in the order asked for, fetched in parallel where the store gains from it.
+        """Yield the files in the given order, fetched in parallel where that helps.
 
-        An error is a value here: one bad file does not hide the others. Only a bounded number of files is in
-        memory at once, however many are asked for.
+        Errors are yielded as values, so that one bad file does not hide the others. A bounded number of files is in
+        memory at once.
         """
         ...
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
-        """`length` bytes from `start`; fewer when the file ends before."""
+        """Return `length` bytes from `start`, or fewer at the end of the file."""
         ...
 
     def create(self, path: str, data: bytes) -> None:
-        """Create exclusively; PathTaken if other content stands there."""
+        """Create the file exclusively. Raise PathTaken if the path holds other content."""
         ...
 
     def create_many(self, files: Mapping[str, bytes]) -> None:
-        """Create each file exclusively, in parallel;
+        """Create each file exclusively, in parallel. All are durable on return.
 
-        all are durable when it returns. The first error is raised; files already created stay.
+        Raise the first error. Files created before it stay.
         """
         ...
 
     def create_after(self, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]) -> None:
-        """Create the files as `create_many` does, then call `ready`, and if that raises nothing create the path as
-        `create` does.
+        """Write one file after others:
 
-        Nothing of the path is seen before, but its bytes may be brought along with the files.
+        1. Create `files` as `create_many` does.
+        2. Call `ready`. If it raises an error, stop.
+        3. Create `path` as `create` does.
+
+        `path` is not visible before step 3, but its bytes may be transferred together with `files`.
         """
         ...
 
     def overwrite(self, path: str, data: bytes) -> None:
-        """Replace the content atomically; the last writer wins."""
+        """Replace the content atomically. The last writer wins."""
         ...
 
     def write_hint(self, path: str, data: bytes) -> None:
-        """Overwrite as cheaply as possible:
+        """Overwrite the file as cheaply as possible.
 
-        never raises a store's error, may return before it is done, may be lost, and a reader may see it torn.
+        Never raises a store's error, and may return before the write is done. The write may be lost, and readers may
+        see a mixture of old and new bytes.
         """
         ...
 
     def exists(self, path: str) -> bool:
-        """Whether there is a file at the path, in one request."""
+        """Return True if there is a file at the path. One request."""
         ...
 
     def stat(self, path: str) -> FileInfo:
-        """Size and time of one file; PathMissing if there is none."""
+        """Return the size and time of a file. Raise PathMissing if it does not exist."""
         ...
 
     def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
-        """Every file whose path begins with the prefix (a string, not a folder), in no particular order.
+        """Yield every file whose path begins with `prefix` (a string, not a folder), in no particular order.
 
-        Writes in progress (`.tmp-…`) are listed only when they are asked for. `between` leaves out what lies outside of
-        it, which a store whose listings have an order does not even look at.
+        Writes in progress (`.tmp-…`) are included if `temporary` is set. `between` limits the listing to a range of
+        paths. Stores with ordered listings request only that range.
         """
         ...
 
     def delete_many(self, paths: Iterable[str]) -> None:
-        """Delete the files, in batches of the backend's size. A missing one is no error."""
+        """Delete the files, in batches of the backend's size. Missing files are not an error."""
         ...
 
     def close(self) -> None:
-        """Wait for hints under way, and let go of connections. The store may be used again afterwards."""
+        """Wait for pending hints and close connections. The store may be used again afterwards."""
         ...
 
 
 class InTurn:
-    """For stores that gain nothing from knowing what comes last."""
+    """Implementation of `create_after` for stores that cannot transfer the last file early."""
 
     def create_after(
         self: Store, files: Mapping[str, bytes], path: str, data: bytes, ready: Callable[[], None]
@@ -165,10 +167,10 @@ def is_between(path: str, between: Between) -> bool:
 
 
 def check_path(path: str) -> str:
-    """Raise PathOutside unless the path stays below the store's root whatever the backend makes of it."""
+    """Return the path. Raise PathOutside unless it stays below the store's root on every backend."""
     text = f"/{path}/"
     if not ("//" in text or "/." in text or "\\" in text or "\0" in text):
-        return path  # as nearly all are
+        return path  # fast path for nearly all paths
     parts = path.replace("\\", "/").split("/")
     if "\0" in path or not parts[0] or "" in path.split("/") or "." in parts or ".." in parts:
         raise PathOutside(f"not a path inside a store: {path!a}", hint="")
@@ -176,5 +178,5 @@ def check_path(path: str) -> str:
 
 
 def is_temporary(path: str) -> bool:
-    """Whether the path is that of a write in progress."""
+    """Return True if the path is that of a write in progress."""
     return path.rpartition("/")[2].startswith(TEMPORARY_PREFIX)

@@ -1,7 +1,7 @@
-"""Amazon S3 and what speaks its protocol, over s3fs.
+"""Amazon S3 and compatible stores, through s3fs.
 
-Requests go through s3fs's client one by one rather than through its file interface, which looks before it
-reads, sends no condition with an empty file, and hides which keys a bulk deletion left.
+Requests use s3fs's client directly. Its file interface sends extra requests before a read. It also omits the condition
+for an empty file, and hides which keys a bulk deletion failed to delete.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
 PART_BYTES = 64 * 1024 * 1024
 _CONNECTIONS = 64
 _OURS = {"region", "bucket", "timeout"} | {"batch_size", "listings_expiry_time", "max_paths", "use_listings_cache"}
-"""Options besides those that s3fs names: ours, and those of fsspec."""
+"""Valid options that are no parameters of s3fs: ours, and those of fsspec."""
 
 
 class S3Store(ObjectStore):
-    """A Store in an S3 bucket. `options` are s3fs's, and `region` for short; without keys in them the SDK's
-    own chain finds the credentials.
+    """A Store in an S3 bucket.
+
+    `options` are those of s3fs, and `region` as a shorthand. Without keys, the SDK's default chain provides the
+    credentials.
     """
 
     def __init__(
@@ -48,8 +50,10 @@ class S3Store(ObjectStore):
 
 
 class _SendOnce(AIOHTTPSession):  # type: ignore[misc]
-    """Sends each request once. aiohttp sends a PUT again when the connection drops, unasked, and then reports
-    the fate of the second one alone."""
+    """Send each request once.
+
+    aiohttp sends a PUT again when the connection drops, and then reports only the result of the second request.
+    """
 
     async def _get_session(self, proxy_url: Any) -> Any:
         session = await super()._get_session(proxy_url)
@@ -119,16 +123,16 @@ class _S3Bucket(Bucket):
             async with reply["Body"] as body:
                 data = await read_within(expected, body.read, key, limit)
         if expected is not None and len(data) != expected:
-            raise aiohttp.ClientPayloadError(f"{len(data)} of {expected} bytes came")
+            raise aiohttp.ClientPayloadError(f"received {len(data)} of {expected} bytes")
         if more and "ContentRange" not in reply:
-            raise aiohttp.ClientPayloadError("the server sent the whole file where a range was asked for")
+            raise aiohttp.ClientPayloadError("the server ignored the range and sent the whole file")
         return data
 
     async def _put(self, fs: Any, key: str, data: bytes, condition: Mapping[str, str]) -> None:
         await fs._call_s3("put_object", Bucket=self._name, Key=key, Body=data, **condition)
 
     async def _put_parts(self, fs: Any, key: str, data: bytes, condition: Mapping[str, str]) -> None:
-        """The condition goes with the completion, which is the one request that makes the file appear."""
+        """Upload in parts. The condition is on the completion, the only request that makes the file visible."""
         target = {"Bucket": self._name, "Key": key}
         target["UploadId"] = (await fs._call_s3("create_multipart_upload", **target))["UploadId"]
         try:
@@ -139,7 +143,7 @@ class _S3Bucket(Bucket):
                 parts.append({"PartNumber": number, "ETag": sent["ETag"]})
             await fs._call_s3("complete_multipart_upload", **target, MultipartUpload={"Parts": parts}, **condition)
         except Exception as error:
-            # unfinished parts cost money; but a request of unknown fate is left to take its course
+            # unfinished parts cost money, so abort the upload, unless the completion may still succeed
             if (status(error) or 500) < 500:
                 await asyncio.gather(fs._call_s3("abort_multipart_upload", **target), return_exceptions=True)
             raise
@@ -160,8 +164,8 @@ class _S3Bucket(Bucket):
         return cause(error)
 
     def _endpoint(self) -> str:
-        """The endpoint in use: the environment and the SDK's own files name one, too."""
-        fs = self._fs  # as long as it is there: another thread may close the store
+        """Return the endpoint in use, which may come from the environment or the SDK's own configuration."""
+        fs = self._fs  # may be None: another thread may close the store
         client = fs._s3 if fs is not None else None
         return str(client.meta.endpoint_url if client is not None else self._settings.get("endpoint_url") or "")
 
@@ -172,9 +176,9 @@ class _S3Bucket(Bucket):
 
 
 def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, Any]:
-    """s3fs's arguments: the options over ours, where ours leave a choice."""
+    """Return s3fs's arguments: the user's options, with our defaults."""
     settings: dict[str, Any] = dict(options)
-    # what s3fs does not know itself it hands to its session
+    # s3fs passes options that it does not know to its session
     check_options("s3", settings, [s3fs.S3FileSystem.__init__, botocore.session.Session.__init__], _OURS)
     if isinstance(anon := settings.get("anon"), str):
         settings["anon"] = anon.lower() in ("1", "true", "yes")
@@ -190,7 +194,7 @@ def _settings(options: Mapping[str, object], time_allowed: float) -> dict[str, A
         "retries": {"total_max_attempts": 1},
     }
     settings |= {"client_kwargs": client, "config_kwargs": config}
-    # fsspec's caches outlive the store and lie about what others write
+    # fsspec's caches outlive the store and miss what other programs write
     return settings | {"use_listings_cache": False, "skip_instance_cache": True}
 
 

@@ -1,7 +1,7 @@
-"""What goes wrong between here and S3, and what it means.
+"""Translate the exceptions of S3 clients.
 
-The HTTP status is asked first: s3fs turns answers into OSErrors that lose it, and botocore's own classes for
-connections tell less than the aiohttp errors inside them.
+The HTTP status has precedence. s3fs turns responses into OSErrors without it, and botocore's connection errors carry
+less information than the aiohttp errors inside them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from olympia_cli.storage.connections import shown, silence, unreachable, why
 from olympia_cli.storage.settle import Failure, Fate
 
 _DENIED_CODES = {"AccessDenied", "ExpiredToken", "InvalidToken", "TokenRefreshRequired", "InvalidAccessKeyId"}
-# answers that the same request gets again; of those not named here nothing is known
+# permanent errors; the outcome of a request with any other error status is unknown
 _REFUSED_STATUSES = {301, 405, 411, 413, 414, 416, 501}
 _REFUSED_CODES = {
     "AuthorizationHeaderMalformed",
@@ -48,7 +48,7 @@ _REFUSED_CODES = {
 
 
 def explain(error: Exception, bucket: str, key: str, endpoint: str, ready: bool) -> Failure:
-    """The failure that an exception means. `ready`: the client was set up; before that, nothing is sent."""
+    """Translate an exception. `ready` is False if the client's set-up failed, so no request was sent."""
     origin = cause(error)
     where, endpoint = f"s3://{bucket}/{key}", shown(endpoint, "S3")
     if (answered := status(origin)) is not None:
@@ -57,7 +57,7 @@ def explain(error: Exception, bucket: str, key: str, endpoint: str, ready: bool)
     if isinstance(origin, NoCredentialsError | PartialCredentialsError | CredentialRetrievalError):
         hint = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or anon for a public bucket"
         return Failure(Fate.REFUSED, StorageDenied(f"no usable AWS credentials for s3://{bucket}", hint=hint))
-    # botocore's classes for connections that never came about and for those that broke are the same
+    # botocore uses the same classes for connections that were never established and for those that broke
     inside = getattr(origin, "kwargs", {}).get("error") or origin
     if isinstance(inside, aiohttp.ClientConnectorError):
         return unreachable(inside.os_error, endpoint, where, "check the endpoint, the region and the network")
@@ -75,19 +75,19 @@ def explain(error: Exception, bucket: str, key: str, endpoint: str, ready: bool)
 
 
 def explain_listed(error: Mapping[str, str], bucket: str) -> Failure:
-    """The failure that one entry in the answer to a bulk deletion means: it has a code and no status."""
+    """Translate an entry of the response to a bulk deletion, which has a code but no status."""
     where = f"s3://{bucket}/{error['Key']}"
     return _meaning(500, error.get("Code", ""), error.get("Message", ""), where, bucket)
 
 
 def cause(error: BaseException) -> BaseException:
-    """The client's own exception: s3fs puts an OSError of its own over an answer."""
+    """Return the client's own exception. s3fs wraps it in an OSError."""
     inner = error.__cause__
     return inner if inner is not None and hasattr(inner, "response") else error
 
 
 def status(error: BaseException | None) -> int | None:
-    """The HTTP status of the answer inside an exception, if there was an answer."""
+    """Return the HTTP status of the response inside an exception, or None if there was no response."""
     response = getattr(cause(error), "response", None) if error is not None else None
     if not isinstance(response, dict):
         return None
@@ -103,7 +103,7 @@ def _meaning(answered: int, code: str, message: str, where: str, bucket: str) ->
         return Failure(Fate.REFUSED, StorageFailed(f"there is no bucket {bucket}", hint=hint))
     if answered in (401, 403) or code in _DENIED_CODES:
         return Failure(Fate.REFUSED, StorageDenied(said))
-    # the upload that a completion of unknown fate belongs to is gone: that says nothing about the key
+    # NoSuchUpload: the upload of a completion with unknown outcome is gone, but the key may exist
     if answered == 404 and code != "NoSuchUpload":
         return Failure(Fate.MISSING, PathMissing(f"no file {where}"))
     if answered == 507:

@@ -1,18 +1,18 @@
-"""Exclusive creation over a network: what stands after a request that failed.
+"""Exclusive creation over a network, with requests whose outcome is unknown.
 
-A failed request says little. The store may have carried it out and lost the reply, or the request was sent
-twice and met its own object. So after any failure but a plain refusal the key is read:
+A failed request may have created the file: its response was lost, or it was sent twice and failed because of its own
+first attempt. So after any failure but a plain refusal, read the key:
 
-1. equal to what was sent: won
-2. different: PathTaken
-3. absent: wait a little and create again, with the same bytes
-4. the time is up while it is absent or unreadable: OutcomeUnknown, and nothing is cleaned up
+1. It holds the bytes that were sent: the caller won.
+2. It holds other bytes: raise PathTaken.
+3. It is absent: wait, then create again with the same bytes.
+4. The time is up while it is absent or unreadable: raise OutcomeUnknown, and clean up nothing.
 
-Once bytes may have reached the store, no others are sent for that key, and a refusal says nothing any more:
-an earlier request may still be under way.
+Once bytes may have reached the store, no other bytes are sent for that key. From then on a refusal proves nothing,
+because an earlier request may still be under way.
 
-As long as nothing was sent, because nobody listens, the same time is allowed: a server that restarts is back before
-it is up.
+Requests that were never sent, because no server listens, are retried within the same time limit, which outlasts the
+restart of a server.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ from enum import Enum
 from olympia_cli.errors import FileTooLarge, OlympiaError, OutcomeUnknown, PathTaken, StorageFailed
 
 TIME_ALLOWED = 30.0
-# too little to send or read anything in
+# seconds; too short to send or read anything
 MOMENT = 0.01
 
 
 class Fate(Enum):
-    """What a failure says about the request."""
+    """The outcome of a failed request."""
 
-    MISSING = "there is nothing under that key"
-    REFUSED = "the store says no, and will say no again; nothing was done"
-    UNSENT = "no connection: not a byte left this machine"
-    UNCLEAR = "it may or may not have been carried out; another time may go better"
+    MISSING = "no object has that key"
+    REFUSED = "a permanent error: nothing was done, and a retry will fail, too"
+    UNSENT = "no connection: no byte was sent"
+    UNCLEAR = "the outcome is unknown, and a retry may succeed"
 
 
 class Failure(Exception):
-    """One request that failed, from the client's own exception. What a store's caller gets is its `error`.
+    """A failed request, caused by the client's own exception. The store raises its `error` to the caller.
 
-    `silent`: nothing was heard in the time that was left, which tells less than any answer.
+    `silent` is True after a timeout, which says less than any response.
     """
 
     def __init__(self, fate: Fate, error: OlympiaError, *, silent: bool = False) -> None:
@@ -52,18 +52,20 @@ class Failure(Exception):
 
 
 def reason(before: Failure | None, now: Failure) -> Failure:
-    """Which of two failures in a row says why: the later one, unless it is our own impatience."""
+    """Return the more informative of two consecutive failures: the later one, unless it is a timeout."""
     return before if before is not None and now.silent else now
 
 
 def pause(attempt: int, *, longest: float = 2.0) -> float:
-    """Seconds to wait after an attempt (the first is 0): doubling, and never in step with other writers."""
+    """Return the seconds to wait after an attempt (the first is 0): exponential backoff with jitter."""
     return min(longest, 0.05 * 2.0 ** min(attempt, 10)) * random.uniform(0.5, 1.0)
 
 
 def fair(time_allowed: float) -> float:
-    """The seconds that a request which writes gets at least: one that is cut off may have been sent, so none is begun
-    that a slow store could not answer in time."""
+    """Return the minimum time for a write request.
+
+    A request that is cut off may have been sent, so none is started that a slow store could not answer in time.
+    """
     return min(1.0, time_allowed / 8)
 
 
@@ -75,8 +77,10 @@ def settle_create(
     *,
     time_allowed: float = TIME_ALLOWED,
 ) -> None:
-    """Create until it is known who won. `send` and `read` do one request each, within the seconds given to
-    them, and raise Failure; `where` is the key as a person would write it.
+    """Create the file exclusively, and retry until the winner is known.
+
+    `send` and `read` do one request each within the given seconds, and raise Failure. `where` names the key in
+    messages.
     """
     start = time.monotonic()
     least = fair(time_allowed)
@@ -113,7 +117,7 @@ def _mine_stands(
     time_allowed: float,
     failure: Failure,
 ) -> bool:
-    """Whether the key holds my bytes; False if it holds none. Goes on asking while it cannot be read."""
+    """Return True if the key holds my bytes, False if it is absent. Retry while it cannot be read."""
     attempt = 0
     unreadable: Failure | None = None
     while (share := _share(start, time_allowed)) > MOMENT:
@@ -143,7 +147,7 @@ def _unknown(where: str, why: str) -> OutcomeUnknown:
 
 
 def _share(start: float, time_allowed: float) -> float:
-    """Half of the time left: the other half is for finding out."""
+    """Return half of the time left. The other half is for finding out the result."""
     return (start + time_allowed - time.monotonic()) / 2
 
 

@@ -1,4 +1,4 @@
-"""Work that waits, done at once: a disk joins the syncs that wait for it at the same time."""
+"""Run blocking work in parallel. A disk merges fsyncs that wait at the same time."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# as many as wait together; a thread that waits for a disk costs little
+# as many as may wait at once; a blocked thread costs little
 THREADS = 32
 
 
 def together(work: Callable[[T], None], items: Sequence[T]) -> None:
-    """Do the work for each item, in the caller's thread and others, and return when none of them is at it any more.
+    """Run `work` for each item in the calling thread and helper threads. Return when no thread is running it any more.
 
-    After an error no further item is begun, and the first error is raised. One item needs no thread. Nobody waits for a
-    thread to begin, as `threading.Thread` would have it: one that comes late finds nothing left to do, and is not
-    waited for at all.
+    After an error no further item is started, and the first error is raised. A single item uses no helper thread.
+    Unlike `threading.Thread`, this does not wait for a thread to start: a late helper finds no item left.
     """
     if len(items) <= 1:
         for item in items:
@@ -55,7 +54,7 @@ def together(work: Callable[[T], None], items: Sequence[T]) -> None:
             me.release()
 
     try:
-        with contextlib.suppress(RuntimeError):  # no more threads to be had: those there are do the work
+        with contextlib.suppress(RuntimeError):  # no more threads are available: the running ones do the work
             for _ in range(min(THREADS, len(items)) - 1):
                 start_new_thread(help_out, ())
         go_on()
@@ -70,7 +69,7 @@ def together(work: Callable[[T], None], items: Sequence[T]) -> None:
                     pass
             break
         except BaseException as error:
-            # an interrupt waits too: the threads use what the caller is about to close
+            # on an interrupt, wait too: the threads use files that the caller is about to close
             errors.append(error)
     if errors:
         raise errors[0]

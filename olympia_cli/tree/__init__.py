@@ -1,1 +1,1 @@
-"""The tree of node files: the format over a store."""
+"""The tree of node files in a store."""

@@ -1,4 +1,4 @@
-"""Building a tree bottom-up from keys in order: each node is written once, and only a path of the tree is in memory."""
+"""Build a tree bottom-up from sorted keys. Each node is written once, and one path of the tree is in memory."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from olympia_cli.format.node import Child, Node
 from olympia_cli.tree.edit import max_keys, min_keys
 
 WriteNode = Callable[[Node], Child]
-"""Writes a node and returns its path; or returns the node itself, to be written later."""
+"""Writes a node and returns its path, or returns the node itself, to be written later."""
 
 
 def bulk_load(items: Iterable[tuple[str, str]], order: int, write: WriteNode, fill: float = 1.0) -> Node:
-    """The root of a new tree. `write` is given every other node, children before parents, and returns its path.
+    """Build a tree and return its root. Every other node is passed to `write`, children before parents.
 
-    `fill` is how full nodes are left, as a share of the most keys that the order allows.
+    `fill` is the fill factor of nodes, as a share of the most keys that the order allows.
     """
     if not 0 < fill <= 1:
-        raise InvalidOption(f"a fill factor of {fill} makes no sense", hint="choose one above 0 and up to 1")
+        raise InvalidOption(f"the fill factor {fill} is out of range", hint="choose one above 0 and up to 1")
     target = max(min_keys(order), min(max_keys(order), round(fill * max_keys(order))), 1)
     leaves = _Level(order, target, write)
     items, last = iter(items), None
-    # a leaf and the key behind it at a time: trees have millions of keys
+    # one leaf at a time, with the key after it: trees have millions of keys
     while some := list(islice(items, target + 1)):
         keys, values = zip(*some, strict=True)
         _check_order(keys if last is None else (last, *keys))
@@ -40,7 +40,9 @@ def _check_order(keys: Sequence[str]) -> None:
 
 
 class _Level:
-    """One level under construction. The last finished node is held back, since the end may have to share with it."""
+    """A level under construction. The last complete node is held back, because it may have to share keys with the
+    end.
+    """
 
     def __init__(self, order: int, target: int, write: WriteNode) -> None:
         self._order = order
@@ -53,7 +55,7 @@ class _Level:
         self._parent: _Level | None = None
 
     def add_leaf(self, keys: Sequence[str], values: Sequence[str | None]) -> None:
-        """As many keys as a node has, and the one behind them; the last ones may be fewer."""
+        """Add the keys of one node and the key after them. The last call may have fewer."""
         self._keys += keys[: self._target]
         self._values += values[: self._target]
         for key, value in zip(keys[self._target :], values[self._target :], strict=True):
@@ -71,7 +73,7 @@ class _Level:
         self._held = (self._take(), key, value)
 
     def finish(self) -> Node:
-        """Close this level and those above it; the root."""
+        """Complete this level and those above it. Return the root."""
         node = self._take()
         if self._held is not None:
             node = self._balance_end(*self._held, node)
@@ -81,7 +83,7 @@ class _Level:
         return self._parent.finish()
 
     def _balance_end(self, left: Node, key: str, value: str | None, right: Node) -> Node:
-        """Deal the held node and the last one out so that neither has too few keys; the last of them."""
+        """Balance the held node and the last node, so that neither has too few keys. Return the last one."""
         if len(right.keys) >= min_keys(self._order):
             self._hand_up()
             return right
@@ -96,7 +98,7 @@ class _Level:
         return Node(keys[at + 1 :], values[at + 1 :], children[at + 1 :])
 
     def _hand_up(self) -> None:
-        """Write the held node and give it and the key behind it to the level above."""
+        """Write the held node, and pass its path and the key after it to the level above."""
         if self._held is None:
             return
         node, key, value = self._held

@@ -1,4 +1,4 @@
-"""What differs between two trees. Subtrees that both share are skipped unread."""
+"""The difference of two trees. Shared subtrees are skipped unread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from olympia_cli.tree.search import depth
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A key whose value differs; None stands for absent."""
+    """A key with different values. None means that the key is absent."""
 
     key: str
     old: str | None
@@ -20,7 +20,7 @@ class Change:
 
 
 def diff(old_reader: NodeReader, old: Node, new_reader: NodeReader, new: Node) -> Iterator[Change]:
-    """The changes that lead from the old tree to the new one, in key order."""
+    """Yield the changes from the old tree to the new one, in key order."""
     left = _Cursor(old_reader, old, depth(old_reader, old))
     right = _Cursor(new_reader, new, depth(new_reader, new))
     while (a := left.head) is not None and (b := right.head) is not None:
@@ -57,7 +57,7 @@ def diff(old_reader: NodeReader, old: Node, new_reader: NodeReader, new: Node) -
 
 
 def _expand_either(left: _Cursor, a: _Subtree, right: _Cursor, b: _Subtree) -> None:
-    """Open the higher subtree, or the one that begins lower, so that shared subtrees come to face each other."""
+    """Expand the higher subtree, or the one that begins lower, so that shared subtrees meet on both sides."""
     if a.height != b.height:
         (left if a.height > b.height else right).expand()
     elif (a.low or "") != (b.low or ""):
@@ -82,7 +82,7 @@ class _Subtree:
 
 
 class _Cursor:
-    """What is left of a tree: a stack of keys and unopened subtrees, the next one on top."""
+    """The unread rest of a tree: a stack of keys and unopened subtrees, the next one on top."""
 
     def __init__(self, reader: NodeReader, root: Node, height: int) -> None:
         self._reader = reader
@@ -97,7 +97,7 @@ class _Cursor:
         self._stack.pop()
 
     def expand(self) -> None:
-        """Replace the subtree on top by what is in it."""
+        """Replace the subtree on top by its keys and children."""
         subtree = self._stack.pop()
         assert isinstance(subtree, _Subtree)
         check_depth(-subtree.height, subtree.child)
@@ -106,10 +106,11 @@ class _Cursor:
         self._open(node, subtree.height, subtree.low, subtree.high)
 
     def removed(self) -> Iterator[Change]:
-        """Take what is on top as absent from the other tree."""
+        """Take the top entry, which is absent from the other tree, and yield its removal. Expand a subtree instead."""
         return self._alone(lambda key, value: Change(key, value, None))
 
     def added(self) -> Iterator[Change]:
+        """Take the top entry, which is absent from the other tree, and yield its addition. Expand a subtree instead."""
         return self._alone(lambda key, value: Change(key, None, value))
 
     def _alone(self, change: _MakeChange) -> Iterator[Change]:

@@ -1,4 +1,4 @@
-"""Changing a tree: copy-on-write. An edit returns new nodes, shares the untouched ones, and writes nothing."""
+"""Copy-on-write changes of a tree. An edit returns new nodes, shares unchanged ones, and writes nothing."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def max_keys(order: int) -> int:
 
 
 def min_keys(order: int) -> int:
-    """The fewest keys that we leave in any node but the root; the format asks it of inner nodes only."""
+    """Return the fewest keys of a node that is not the root. The format requires this of inner nodes only."""
     return (order + 1) // 2 - 1
 
 
 def edit(reader: NodeReader, root: Node, changes: Mapping[str, str | None], order: int) -> Node:
-    """The tree with the keys set to their new values, or removed where the value is None."""
+    """Return the tree with the keys set to their new values. A value of None removes the key."""
     editor = _Editor(_load_paths(reader, root, changes), reader, order)
     for is_removal, keys in groupby(sorted(changes), lambda key: changes[key] is None):
         if is_removal:
@@ -36,7 +36,7 @@ def edit(reader: NodeReader, root: Node, changes: Mapping[str, str | None], orde
 
 
 def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None]) -> dict[str, Node]:
-    """Read every node on the way to a changed key, a level at a time, so that each level is one round trip."""
+    """Read every node on the way to a changed key, one level per round trip."""
     loaded: dict[str, Node] = {}
     level: list[tuple[Node, list[str], str | None, str | None]] = [(root, sorted(changes), None, None)]
     depth = 0
@@ -47,7 +47,7 @@ def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None
                 continue
             for at, found, some in _by_child(node, keys):
                 if not found or changes[some[0]] is None:
-                    # a removed key of an inner node is replaced by its predecessor, which lies to its left
+                    # a removed key of an inner node is replaced by its predecessor, from the child to its left
                     wanted.setdefault((id(node), at), (node, at, [], low, high))[2].extend(some)
         ways = list(wanted.values())
         children = [node.children[at] for node, at, *_ in ways]
@@ -64,7 +64,7 @@ def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None
 
 
 def _by_child(node: Node, keys: Sequence[str]) -> Iterator[tuple[int, bool, Sequence[str]]]:
-    """Where keys in order are, as `Node.find` says it: those together that lie in one child."""
+    """Group sorted keys by child. Yield index and match as `Node.find` returns them, with the keys of that child."""
     start = 0
     while start < len(keys):
         at, found = node.find(keys[start])
@@ -76,12 +76,12 @@ def _by_child(node: Node, keys: Sequence[str]) -> Iterator[tuple[int, bool, Sequ
 
 
 class _OpenNode:
-    """A node that keys are put into: it is copied once, however many there are."""
+    """A mutable node for insertions. It is copied once for any number of keys."""
 
     __slots__ = ("children", "found", "is_changed", "keys", "values")
 
     def __init__(self, found: Child | None, node: Node) -> None:
-        """`found` is what pointed to it; None when it is a new one."""
+        """Open a node. `found` is the pointer to it, or None if it is new."""
         self.found = found
         self.is_changed = found is None
         self.keys = list(node.keys)
@@ -89,7 +89,7 @@ class _OpenNode:
         self.children: list[Child | _OpenNode] = list(node.children)
 
     def close(self) -> Child:
-        """What is to point to it now."""
+        """Return the pointer to the node: the old one if the node is unchanged."""
         if not self.is_changed and self.found is not None:
             return self.found
         children = [child.close() if isinstance(child, _OpenNode) else child for child in self.children]
@@ -97,7 +97,7 @@ class _OpenNode:
 
 
 _Split = tuple[str, str | None, _OpenNode]
-"""What a node that was too large has lost: the key behind it, its value, and the node behind that."""
+"""The parts split from a node that was too large: the middle key, its value, and the upper half."""
 
 
 class _Editor:
@@ -108,7 +108,7 @@ class _Editor:
         self._min = min_keys(order)
 
     def put(self, root: Node, keys: Sequence[str], values: Mapping[str, str | None]) -> Node:
-        """The tree with the keys, which are in order."""
+        """Return the tree with the sorted keys set to their values."""
         top, done = _OpenNode(root, root), 0
         while done < len(keys):
             done, split = self._put(top, keys, done, None, values)
@@ -122,7 +122,7 @@ class _Editor:
 
     def remove(self, root: Node, key: str) -> Node:
         root = self._remove(root, key)
-        # an inner root without keys has a single child, which takes its place
+        # an inner root without keys has one child, which becomes the root
         while not root.keys and root.children:
             root = self._node(root.children[0])
         return root if root.keys else EMPTY
@@ -138,9 +138,10 @@ class _Editor:
     def _put(
         self, node: _OpenNode, keys: Sequence[str], done: int, high: str | None, new: Mapping[str, str | None]
     ) -> tuple[int, _Split | None]:
-        """Put in the keys below `high`, or those up to where the node must be split; how many of all are done then.
+        """Insert the keys below `high`, from index `done`, and stop early if the node must be split.
 
-        A split is made before the next key is put in, so that the tree is the same as if they came one by one.
+        Return the index of the next key, and the split. The split precedes the next insertion, so that the tree is the
+        same as after single insertions.
         """
         while done < len(keys) and (high is None or keys[done] < high):
             key = keys[done]
@@ -172,7 +173,7 @@ class _Editor:
         return done, None
 
     def _remove(self, node: Node, key: str) -> Node:
-        """The node without the key; it may have one key too few, which its parent mends."""
+        """Return the node without the key. It may have one key too few, which the caller repairs."""
         at, found = node.find(key)
         if node.is_leaf:
             return Node(_without(node.keys, at), _without(node.values, at)) if found else node
@@ -192,7 +193,7 @@ class _Editor:
         return self._mend(node, at)
 
     def _pop_last(self, node: Node) -> tuple[Node, str, str | None]:
-        """The node without its last key, and that key with its value."""
+        """Return the node without its last key, and that key with its value."""
         if node.is_leaf:
             if not node.keys:
                 raise Damaged("F211", "a leaf of the tree", "it has no keys")
@@ -206,7 +207,7 @@ class _Editor:
         )
 
     def _mend(self, node: Node, at: int) -> Node:
-        """Give child `at` a key from a neighbour when it has too few, or merge it with one."""
+        """Restore the minimum size of child `at`: move a key from a sibling, or merge with a sibling."""
         child = self._node(node.children[at])
         if len(child.keys) >= self._min or not node.keys:
             return node
@@ -226,7 +227,7 @@ class _Editor:
         return self._merge(node, at, child, right)
 
     def _rotate_right(self, node: Node, at: int, left: Node, right: Node) -> Node:
-        """Move the last key of the left child up, and the key between them down into the right child."""
+        """Move the last key of the left child up, and the key between the children down into the right child."""
         right = Node(
             (node.keys[at], *right.keys),
             (node.values[at], *right.values),
@@ -237,7 +238,7 @@ class _Editor:
         return self._with_pair(node, at, left, key, value, right)
 
     def _rotate_left(self, node: Node, at: int, left: Node, right: Node) -> Node:
-        """Move the first key of the right child up, and the key between them down into the left child."""
+        """Move the first key of the right child up, and the key between the children down into the left child."""
         left = Node(
             (*left.keys, node.keys[at]),
             (*left.values, node.values[at]),
@@ -252,7 +253,7 @@ class _Editor:
         return Node(_replace(node.keys, at, key), _replace(node.values, at, value), children)
 
     def _merge(self, node: Node, at: int, left: Node, right: Node) -> Node:
-        """Make one child of two and the key between them."""
+        """Merge two children and the key between them."""
         merged = Node(
             (*left.keys, node.keys[at], *right.keys),
             (*left.values, node.values[at], *right.values),
@@ -263,7 +264,7 @@ class _Editor:
 
 
 def _split(node: _OpenNode) -> _Split:
-    """Leave the node its lower half; the rest."""
+    """Split a node: keep the lower half, return the middle key, its value, and the upper half."""
     at = len(node.keys) // 2
     right = _OpenNode(None, Node(tuple(node.keys[at + 1 :]), tuple(node.values[at + 1 :])))
     right.children = node.children[at + 1 :]

@@ -1,4 +1,4 @@
-"""Reading nodes from a store, and the checks that keep a damaged tree from leading a reader astray."""
+"""Read nodes from a store, and check them, so that a damaged tree cannot mislead a reader."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from olympia_cli.format.paths import check_pointer
 from olympia_cli.storage.protocol import Store
 
 MAX_DEPTH = 64
-"""No tree of this format is deeper; a chain of nodes that is must lead in a circle."""
+"""The largest depth of a tree. A deeper chain of nodes is a cycle."""
 
 
 class NodeReader:
-    """Nodes by path. Node files never change, so the last few hundred are kept. Safe for several threads."""
+    """Nodes by path, with a cache: node files never change. Thread-safe."""
 
     def __init__(self, store: Store, *, keep: int = 256, java: bool = False, sizes: Sizes | None = None) -> None:
-        """`sizes` are the catalog's, where they are known."""
+        """Create a reader with a cache for `keep` nodes. `sizes` are the catalog's, if known."""
         self._store = store
         self._sizes = sizes
         self.java = java
@@ -30,15 +30,15 @@ class NodeReader:
         self._lock = threading.Lock()
 
     def node(self, child: Child) -> Node:
-        """The node behind a child pointer."""
+        """Return the node of a child pointer."""
         known = self._nodes.get(child) if isinstance(child, str) else child
         if known is not None:
             return known
         return next(self.nodes([child]))
 
     def nodes(self, children: Sequence[Child]) -> Iterator[Node]:
-        """The nodes behind child pointers, in order, read in parallel where the store can."""
-        # taken now: what is kept may be gone by the time its turn comes
+        """Yield the nodes of child pointers in order, read in parallel if the store supports it."""
+        # look up all of them now: a cached node may be evicted before its turn
         found = ((child, self._nodes.get(child)) for child in children if isinstance(child, str))
         known = {child: node for child, node in found if node is not None}
         missing = [child for child in children if isinstance(child, str) and child not in known]
@@ -59,7 +59,7 @@ class NodeReader:
                 yield self.keep(path, data)
 
     def ahead(self, paths: Iterable[str]) -> dict[str, Node]:
-        """Those of the nodes that can be read, in one round trip. What is wrong with the others, `nodes` tells."""
+        """Read the nodes in one round trip. Return the readable ones; `nodes` raises the errors of the others."""
         known = {path: self._nodes.get(path) for path in paths}
         missing = []
         for path in (path for path, node in known.items() if node is None):
@@ -72,17 +72,17 @@ class NodeReader:
         return {path: node for path, node in known.items() if node is not None}
 
     def knows(self, path: str) -> bool:
-        """Whether the node need not be read."""
+        """Return True if the node is cached."""
         return path in self._nodes
 
     def keep(self, path: str, data: bytes) -> Node:
-        """Decode a node that was read by other means, and remember it."""
+        """Decode a node that the caller has read, and cache it."""
         node = decode_node(data, path, self.java, self._sizes).node
         self.remember(path, node)
         return node
 
     def remember(self, path: str, node: Node) -> None:
-        """Remember what the file at a path holds."""
+        """Cache the node of a path."""
         if self._keep:
             with self._lock:
                 while len(self._nodes) >= self._keep:
@@ -91,7 +91,7 @@ class NodeReader:
 
 
 def same_nodes(reader: NodeReader, one: Node, other: Node) -> bool:
-    """Whether two trees are the same, node by node, wherever the nodes are stored."""
+    """Return True if two trees have equal nodes, wherever they are stored."""
     if one is other:
         return True
     if one.keys != other.keys or one.values != other.values or len(one.children) != len(other.children):
@@ -109,9 +109,9 @@ class Keyed(Protocol):
 
 
 def check_range(node: Keyed, child: Child, low: str | None, high: str | None) -> None:
-    """Raise Damaged unless all keys lie between the neighbours of the pointer that led here.
+    """Raise Damaged unless all keys lie between the keys around the pointer to the node.
 
-    A pointer back to an ancestor always breaks this, so no reader goes round in circles.
+    A pointer back to an ancestor always violates this, so no reader follows a cycle.
     """
     if node.keys and ((low is not None and node.keys[0] <= low) or (high is not None and node.keys[-1] >= high)):
         raise Damaged(
@@ -122,18 +122,18 @@ def check_range(node: Keyed, child: Child, low: str | None, high: str | None) ->
 
 
 def bounds(node: Keyed, at: int, low: str | None, high: str | None) -> tuple[str | None, str | None]:
-    """The keys between which all keys of child `at` must lie."""
+    """Return the keys that limit the keys of child `at`."""
     return (node.keys[at - 1] if at else low), (node.keys[at] if at < len(node.keys) else high)
 
 
 def check_depth(depth: int, child: Child) -> None:
-    """Raise Damaged when a path through the tree does not end."""
+    """Raise Damaged if the depth exceeds the limit, because the path has a cycle."""
     if depth > MAX_DEPTH:
         raise Damaged("F210", _named(child), f"the tree is deeper than {MAX_DEPTH} levels")
 
 
 def check_level(node: Node, child: Child, neighbour: Node) -> None:
-    """Raise Damaged when of two neighbours one is a leaf and the other is not."""
+    """Raise Damaged if one of two siblings is a leaf and the other is not."""
     if node.is_leaf != neighbour.is_leaf:
         raise Damaged("F210", _named(child), "it is not on the level of its neighbours")
 

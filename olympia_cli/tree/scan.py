@@ -1,4 +1,4 @@
-"""Going through keys in order, reading only the nodes that can hold them."""
+"""Iterate over keys in order. Only the nodes that may hold the keys are read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
 
 
 def scan(reader: NodeReader, root: Node, prefix: str = "", after: str = "") -> Iterator[tuple[str, str]]:
-    """Keys that begin with the prefix and come after another key, and their values, in order. Tombstones are left
-    out."""
+    """Yield the keys with the prefix and their values in order, starting after the key `after`. Skip tombstones."""
     for keys, values in scan_nodes(reader, root, prefix, after):
         yield from zip(keys, values, strict=True)
 
@@ -21,9 +20,9 @@ def scan(reader: NodeReader, root: Node, prefix: str = "", after: str = "") -> I
 def scan_nodes(
     reader: NodeReader, root: Node, prefix: str = "", after: str = ""
 ) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """As `scan`, as many at a time as a node has of them."""
+    """Like `scan`, but yield the keys of one node at a time."""
     high = after_prefix(prefix) if prefix else None
-    # no key lies between a key and the same with the least character behind it
+    # no key lies between a key and the same key with a NUL appended
     start = max(prefix, after + "\0") if after else prefix
     return _present(_scan(reader, root, start, high, None, None, 1))
 
@@ -31,9 +30,9 @@ def scan_nodes(
 def scan_subtree(
     reader: NodeReader, child: Child, start: str, end: str | None, low: str | None, high: str | None, depth: int
 ) -> Iterator[tuple[str, str]]:
-    """Keys from `start` up to `end` below one child pointer, and their values, in order.
+    """Yield the keys from `start` up to `end` below a child pointer, and their values, in order.
 
-    `low` and `high` are the keys around the pointer in the node that holds it, which is on level `depth`.
+    `low` and `high` are the keys around the pointer in its node, which is on level `depth`.
     """
     check_depth(depth, child)
     node = reader.node(child)
@@ -43,7 +42,7 @@ def scan_subtree(
 
 
 Entries = tuple[Sequence[str], Sequence[str | None]]
-"""Keys that follow each other, and their values, about as many as a node has."""
+"""Consecutive keys and their values, about as many as a node has."""
 
 
 def _present(found: Iterator[Entries]) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
@@ -62,7 +61,7 @@ def _scan(
     if node.is_leaf:
         yield node.keys[first:last], node.values[first:last]
         return
-    # when the start is a key of this very node, the child to its left lies wholly before it
+    # if `start` is a key of this node, all keys of the child to its left are smaller
     skipped = first < len(node.keys) and node.keys[first] == start
     if skipped:
         yield (start,), (node.values[first],)
@@ -73,7 +72,7 @@ def _scan(
         check_range(child, node.children[at], child_low, child_high)
         behind = slice(at, min(at + 1, last))
         if child.is_leaf:
-            # together with the key behind it: most of a list comes from leaves
+            # together with the next key of this node: most entries of a list come from leaves
             within = slice(*_between(child, start, end))
             yield child.keys[within] + node.keys[behind], child.values[within] + node.values[behind]
         else:
@@ -82,5 +81,5 @@ def _scan(
 
 
 def _between(node: Node, start: str, end: str | None) -> tuple[int, int]:
-    """Where the keys of a node begin and end that are wanted."""
+    """Return the indexes of the first key at or after `start`, and of the first at or after `end`."""
     return bisect_left(node.keys, start), len(node.keys) if end is None else bisect_left(node.keys, end)

@@ -1,4 +1,4 @@
-"""Finding one key: one node a level."""
+"""Find a key. A search reads one node per level."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from olympia_cli.tree.load import MAX_DEPTH, NodeReader, bounds, check_depth, ch
 
 
 def search(reader: NodeReader, root: Node, key: str) -> str | None:
-    """The value of the key, or None."""
+    """Return the value of the key, or None."""
     node, low, high, depth = root, None, None, 0
     while True:
         at, found = node.find(key)
@@ -28,10 +28,10 @@ def search(reader: NodeReader, root: Node, key: str) -> str | None:
 
 
 def _check_beside(reader: NodeReader, node: Node, at: int, low: str | None, high: str | None) -> None:
-    """Raise Damaged when a child beside a key, or beside a pointer that is missing, has keys beyond it.
+    """Raise Damaged if a child next to a key, or next to a missing pointer, has keys outside its range.
 
-    The Java SDK can move a key up and leave it below too, with those behind it. A scan comes upon that, so a search
-    must: it would find one of two values, or nothing where a listing is refused.
+    The Java SDK may move a key up but also leave it below, with its successors. A scan detects that, so a search must
+    detect it, too. Otherwise it would return one of two values, or nothing where a listing fails.
     """
     there = [index for index, child in enumerate(node.children) if isinstance(child, str)]
     beside = [index for index in there if index <= at][-1:] + [index for index in there if index > at][:1]
@@ -40,8 +40,9 @@ def _check_beside(reader: NodeReader, node: Node, at: int, low: str | None, high
 
 
 def search_ahead(reader: NodeReader, searches: Iterable[tuple[Node, str]]) -> list[str]:
-    """Read the nodes on the way to a key in each of several trees, a level in one round trip; the values that are
-    there. A way that cannot be followed is left out: a search tells why.
+    """Read the nodes on the way to a key in each of several trees, one level per round trip. Return the values found.
+
+    A search that fails is skipped; a later `search` raises its error.
     """
     level, values = list(searches), []
     for _ in range(MAX_DEPTH):
@@ -58,7 +59,7 @@ def search_ahead(reader: NodeReader, searches: Iterable[tuple[Node, str]]) -> li
 
 
 def depth(reader: NodeReader, root: Node) -> int:
-    """How many levels the tree has, the root's included."""
+    """Return the number of levels of the tree, including the root."""
     node, levels = root, 1
     while not node.is_leaf:
         check_depth(levels, node.children[0])

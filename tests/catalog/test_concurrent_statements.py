@@ -7,12 +7,14 @@ from itertools import product
 
 import pytest
 
-from olympia_cli.catalog import distributed
+from olympia_cli.catalog import distributed, saves
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import Committed
 from olympia_cli.errors import CommitConflict, NamespaceNotFound, OlympiaError, TableNotFound, ViewNotFound
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel, ViewDef
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.fsck import everything
 from tests.helpers.stores import PowerCut, WrappedStore
 
 pytestmark = pytest.mark.usefixtures("decoded_once")
@@ -388,10 +390,39 @@ def test_a_save_remembers_that_a_drop_was_merged():
         distributed.load(catalog, one.id).commit()
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("what", DROPPED)
+def test_a_commit_whose_every_write_was_merged_makes_no_version(level, what):
+    drop, _ = DROPPED[what]
+    catalog = copy(BASE)
+    one, two = catalog.begin(level), catalog.begin(level)
+    for transaction in (one, two):
+        drop(transaction)
+    done = catalog.commit(one)
+    assert catalog.commit(two) == Committed(done.version, ())
+    assert catalog.snapshot().version == done.version
+    assert not two.open
+    # as when nothing was written in the first place
+    assert not everything(catalog.store).damaged
+
+
 def test_what_is_merged_is_in_no_version():
     catalog = copy(BASE)
     one, two = catalog.begin(), catalog.begin()
     for transaction in (one, two):
         STATEMENTS["drop a.t"](transaction)
+    two.create_namespace(ns("own"))
+    for transaction in (one, two):
         catalog.commit(transaction)
-    assert [action.type_name for action in catalog.snapshot().actions()] == ["COMMIT_INFO"]
+    assert [action.type_name for action in catalog.snapshot().actions()] == ["NAMESPACE_CREATE", "COMMIT_INFO"]
+
+
+def test_a_distributed_transaction_whose_every_write_was_merged_is_committed():
+    catalog = copy(BASE)
+    running = distributed.begin(catalog)
+    STATEMENTS["drop a.t"](running.transaction)
+    running.save()
+    STATEMENTS["drop a.t"](other := catalog.begin())
+    version = catalog.commit(other).version
+    assert running.commit().version == catalog.snapshot().version == version
+    assert saves.find(catalog.store, running.id).committed_version == version

@@ -76,7 +76,7 @@ def test_after_the_last_number_there_is_no_save(catalog):
     begun = distributed.begin(catalog)
     begun.save()
     catalog.store.create(f"dtxn/{begun.id}.9999999999.binpb", b"somebody's")
-    with pytest.raises(Refused, match="no number for another one") as raised:
+    with pytest.raises(Refused, match="has the last possible number") as raised:
         distributed.abort(catalog, saves.look(catalog.store, begun.id))
     assert f"{begun.id}.9999999999" in raised.value.hint
 

@@ -152,7 +152,7 @@ class TestFolder:
         seen = look("-c", sample.uri, "doctor")
         assert seen.exit_code == 0
         assert seen.lines[0].startswith("\x1b[32mok ")
-        assert seen.plain[-2:] == [f"next  olympia -c {sample.uri} fsck", "      nobody has checked this catalog"]
+        assert seen.plain[-2:] == [f"next  olympia -c {sample.uri} fsck", "      this catalog has never been checked"]
 
     def test_in_a_pipe(self, olympia, sample):
         lines = olympia("doctor").ok().lines

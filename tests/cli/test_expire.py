@@ -218,7 +218,7 @@ class TestPlans:
         run("-c", old, "expire", "--keep-last", "8", "--yes").ok()
         run("-c", old, "expire", "--keep-last", "5", "--plan", "plan.json").ok()
         run("-c", old, "expire", "undo", "--yes").ok()
-        run("-c", old, "expire", "--apply", "plan.json", "--yes").failed(12, "oldest version is 0")
+        run("-c", old, "expire", "--apply", "plan.json", "--yes").failed(12, "oldest version is now 0")
 
     def test_what_has_rested_since_is_left_for_the_next_run(self, run: Run, old: Path):
         """A plan never purges more than it showed."""

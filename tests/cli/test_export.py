@@ -146,14 +146,14 @@ class TestCreate:
             stopped = olympia("export", "create", "friday", "--dest", "a dest").failed(30)
         taken = olympia("export", "create", "other", "--dest", "a dest").failed(11)
         for done in (stopped, taken):
-            program, *words = shlex.split(done.stderr.partition("go on with: ")[2])
+            program, *words = shlex.split(done.stderr.partition("resume with: ")[2])
             assert program == "olympia"
             run(*words).ok()
 
     def test_what_it_says_to_go_on_with_names_the_profile(self, olympia, friday, config):
         config('["the backup"]\n')
         done = olympia("export", "create", "f", "--dest", "friday", "--dest-profile", "the backup").failed(11)
-        words = shlex.split(done.stderr.partition("go on with: ")[2])
+        words = shlex.split(done.stderr.partition("resume with: ")[2])
         assert words[words.index("--dest-profile") + 1] == "the backup"
 
     def test_killed_and_gone_on_with(self, sample, tmp_path, program):
@@ -391,6 +391,52 @@ class TestExpire:
             run("-c", friday, "expire", *words, "--yes").ok()
         assert Catalog(LocalStore(friday)).snapshot().version == 8
         check_catalog(LocalStore(friday))
+
+    @pytest.mark.parametrize("hint", [None, "1"])
+    @pytest.mark.parametrize("more", [0, 2])
+    def test_one_that_lost_its_oldest_hint_is_mended_as_fsck_says(self, olympia, run, sample, tmp_path, hint, more):
+        olympia("export", "create", "friday", "--dest", "friday", "--at", "v2").ok()
+        friday = tmp_path / "friday"
+        for number in range(more):
+            run("-c", friday, "ns", "create", f"more{number}").ok()
+        oldest = friday / "vn" / "oldest"
+        oldest.unlink()
+        if hint is not None:
+            oldest.write_text(hint)
+        told = run("-c", friday, "fsck", "--all-versions", "--json").json
+        assert [one["code"] for one in told["findings"]] == ["F101"]
+        words = told["next"][0]["command"]
+        assert words == ["olympia", "-c", str(friday), "fsck", "--repair"]
+        assert told["next"][0]["loses"] == 0
+        assert "nothing to acknowledge" in run("-c", friday, "fsck", "--all-versions", "--acknowledge").stderr
+        run(*words[1:], "--yes").ok()
+        assert oldest.read_text() == "2"
+        assert run("-c", friday, "fsck", "--level", "full", "--all-versions", "--json").ok().json["findings"] == []
+        olympia("export", "verify", "friday").ok()
+        run("-c", friday, "expire", "--dry-run").ok()
+
+    def test_without_its_note_nobody_knows_where_it_begins(self, olympia, run, sample, tmp_path):
+        """Versions may be lost as well, so that is acknowledged and not mended."""
+        olympia("export", "create", "friday", "--dest", "friday", "--at", "v2").ok()
+        friday = tmp_path / "friday"
+        (friday / "vn" / "oldest").unlink()
+        (friday / EXPORT_NOTE).unlink()
+        run("-c", friday, "ns", "create", "more").ok()
+        told = run("-c", friday, "fsck", "--all-versions", "--json").json
+        words = told["next"][0]["command"]
+        assert words[3:] == ["fsck", "--all-versions", "--acknowledge"]
+        run(*words[1:]).ok()
+        run("-c", friday, "fsck", "--all-versions").ok()
+        run("-c", friday, "expire", "--dry-run").ok()
+
+    def test_one_that_lost_its_first_version_is_not_mended_by_a_hint(self, olympia, run, sample, tmp_path):
+        olympia("export", "create", "friday", "--dest", "friday", "--at", "v2").ok()
+        friday = tmp_path / "friday"
+        run("-c", friday, "ns", "create", "more").ok()
+        (friday / root_path(2)).unlink()
+        told = run("-c", friday, "fsck", "--all-versions", "--json").json
+        assert told["next"][0]["command"][3:] == ["fsck", "--all-versions", "--acknowledge"]
+        assert (friday / "vn" / "oldest").read_text() == "2"
 
 
 class TestUnfinished:

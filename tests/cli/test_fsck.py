@@ -19,7 +19,7 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.names import NamespaceName
 from olympia_cli.storage.local import LocalStore
-from tests.cli.conftest import EMOJI, Run, Sample, make_sample
+from tests.cli.conftest import EMOJI, Run, Sample, make_sample, run_here
 from tests.helpers.damage import spoil
 from tests.helpers.in_place import as_ordinary_user, read_only
 from tests.helpers.json_schema import check
@@ -57,6 +57,31 @@ def test_0_sound(fsck, level):
     assert done.lines[-1].endswith("nothing found")
 
 
+NOT_READ = {
+    (): ["definitions (--level full)", "table data (--level data)", "other versions (--all-versions)"],
+    ("--level", "hints"): [
+        "nodes (--level structure)",
+        "definitions (--level full)",
+        "table data (--level data)",
+    ],
+    ("--level", "full"): ["table data (--level data)", "other versions (--all-versions)"],
+    ("--level", "full", "--all-versions"): ["table data (--level data)"],
+    ("--all-versions",): ["definitions (--level full)", "table data (--level data)"],
+}
+
+
+@pytest.mark.parametrize(("words", "left"), NOT_READ.items(), ids=" ".join)
+def test_the_verdict_says_what_was_not_read_and_the_option_that_reads_it(fsck, words, left):
+    verdict = fsck(*words).ok().lines[-1]
+    assert verdict.rpartition("; ")[0].partition("; not read: ")[2] == ", ".join(left)
+    told = fsck(*words, "--json").ok().json
+    assert [f"{part['what']} ({part['option']})" for part in told["not_read"]] == left
+    for part in told["not_read"]:
+        # what is typed reads it
+        more = fsck(*words, *part["option"].split(), "--json").json
+        assert part not in more["not_read"]
+
+
 def test_0_with_warnings_and_information(fsck, damageable):
     (damageable.folder / "vn" / "latest").unlink()
     (damageable.folder / "junk.txt").write_text("mine")
@@ -66,6 +91,17 @@ def test_0_with_warnings_and_information(fsck, damageable):
         ["info", "F903", "junk.txt"],
     ]
     assert "1 warning" in done.lines[-1]
+
+
+def test_50_the_oldest_root_is_missing(fsck, damageable):
+    """The advice names no file that is missing, and can be typed."""
+    (damageable.folder / root_path(0)).unlink()
+    done = fsck("--json")
+    [error] = [one for one in done.json["findings"] if one["code"] == "F101"]
+    words = shlex.split(error["hint"])
+    assert (done.exit_code, words[-2:]) == (50, ["log", "--oneline"])
+    shown = run_here(*words[1:]).ok()
+    assert [line.split()[0] for line in shown.lines][-1] == "v1"
 
 
 def test_50_damaged(fsck, damageable):

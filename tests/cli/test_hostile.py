@@ -82,7 +82,7 @@ class TestLargeFiles:
 
     def test_a_root_is_told_and_rolled_back_over(self, hostile, damageable):
         os.truncate(damageable.folder / root_path(7), TERABYTE)
-        hostile("table", "ls").failed(40, "no file of its kind has more than 268,435,456 bytes")
+        hostile("table", "ls").failed(40, "the limit is 268,435,456 bytes")
         hostile("table", "ls", "--at", "v5").ok()
         found = hostile("fsck", "--json")
         assert found.exit_code == 50

@@ -84,7 +84,7 @@ class TestCreate:
             ("id int,", "the name of a column"),
             ("id int int", "the end belongs"),
             ("id int, id long", "given twice"),
-            ("id decimal(3, 4)", "no type"),
+            ("id decimal(3, 4)", "not a type"),
             ("id decimal(x, 4)", "not a number"),
             ("id list<int", "'>' belongs"),
             ("id int not", "null belongs"),

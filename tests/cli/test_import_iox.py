@@ -406,7 +406,7 @@ class TestCheck:
     def test_a_broken_link(self, check, look, iox, filled):
         path = iox.write(4, UUID(int=1004), UUID(int=9), [])
         assert check(50)[0] == ("I103", path.name, [[4, 4]])
-        look().failed(40, "it follows")
+        look().failed(40, "its predecessor is")
 
     def test_another_transaction_than_the_path_says(self, check, look, iox, filled):
         path = iox.write(4, UUID(int=1004), UUID(int=1003), [], said=(5, UUID(int=1004)))
@@ -430,7 +430,7 @@ class TestCheck:
     def test_something_else(self, check, look, filled):
         filled[3].write_bytes(b"PAR1" * 100)
         assert check(50)[0][:2] == ("I106", filled[3].name)
-        look().failed(40, "it is no transaction")
+        look().failed(40, "it is not a transaction")
 
     def test_a_path_that_leads_elsewhere(self, check, look, iox, filled):
         file = iox.data("cpu", rows([9], v=[9]), chunk=99)
@@ -499,7 +499,7 @@ class TestCheck:
         """Somebody once wiped a catalog that did not load, and then collected its 'orphans'."""
         filled[3].write_bytes(b"")
         found = run("import", "iox", iox.folder, "--check", "--json").json["findings"]
-        assert found[-1]["message"] == "nothing that can be read names it; what cannot be may"
+        assert found[-1]["message"] == "no readable transaction names it; an unreadable one may"
         # what a line of a fork names is named
         filled[3].write_bytes(encode(19, 4, UUID(int=1004), UUID(int=1003), 0, [], 1))
         extra = iox.data("cpu", rows([9], v=[9]), chunk=98)

@@ -66,7 +66,7 @@ def test_a_range_in_three_ways(olympia, words):
 def test_conflicts_are_all_named(olympia):
     olympia("ns", "alter", "sales", "--set", "owner=bob").ok()
     olympia("ns", "alter", "sales", "--set", "owner=cid").ok()
-    refused = olympia("revert", "v8", "--yes").failed(20, "v8 cannot be taken back", "diff v8..latest")
+    refused = olympia("revert", "v8", "--yes").failed(20, "v8 cannot be reverted", "diff v8..latest")
     assert refused.stderr.splitlines()[0] == "  ! namespace sales  altered since (v9)"
     error = json.loads(olympia("revert", "v8", "--dry-run", "--json").stderr)["error"]
     assert (error["code"], error["exit_code"]) == ("RevertConflict", 20)

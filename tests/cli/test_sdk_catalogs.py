@@ -95,7 +95,7 @@ class TestReading:
     def test_what_is_refused_names_commands_that_work(self, sdk, run, words, tmp_path):
         error = sdk(TXN, *words.split()).failed(41, "Java SDK").stderr.splitlines()[-1]
         advice, _, command = error.rpartition("read only: ")[2].partition(": ")
-        assert advice == "make a new catalog (init NEW), and bring this one in"
+        assert advice == "create a new catalog (init NEW) and import this one"
         for line in ("olympia init NEW", command):
             run(*shlex.split(line.replace("NEW", str(tmp_path / "new")))[1:]).ok()
         assert run("-c", tmp_path / "new", "table", "ls", "-o", "name").ok().lines == ["n.t1", "n.t2"]

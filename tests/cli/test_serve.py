@@ -172,7 +172,7 @@ def test_what_does_not_end_does_not_keep_it_from_ending(tmp_path):
         (["--host", "0.0.0.0"], 2, "--tokens FILE"),
         (["--tokens", "missing.toml"], 2, "cannot be read"),
         (["--tls-cert", "missing.pem", "--tls-key", "missing.pem"], 2, "certificate"),
-        (["--host", "192.0.2.1", "--without-tokens"], 2, "cannot be listened at"),
+        (["--host", "192.0.2.1", "--without-tokens"], 2, "cannot listen on"),
         (["--request-timeout", "soon"], 2, "not a duration"),
     ],
 )
@@ -221,12 +221,11 @@ def test_the_guides_tokens_are_taken(tmp_path):
 
 
 def test_the_guides_clients_connect(tmp_path):
-    """The lines for PyIceberg, as they stand there, but for the address."""
+    """The line for PyIceberg with a token; `make test-engines` types the others, too."""
     text = re.search(r"```python\n(.*?)```", GUIDE, re.DOTALL)
     assert text is not None
-    # before the oldest version nothing can be shown
-    lines = [line for line in text[1].splitlines() if "friday" not in line]
+    lines = [line for line in text[1].splitlines() if line.startswith(("from ", "catalog = "))]
     with serving(LocalStore(tmp_path)) as served:
         names: dict[str, Any] = {}
-        exec("\n".join(lines).replace("http://127.0.0.1:8181", served.url).replace("…", "x"), names)
+        exec("\n".join(lines).replace("http://127.0.0.1:8181", served.url), names)
         assert names["catalog"].list_namespaces() == []

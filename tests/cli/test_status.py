@@ -154,6 +154,18 @@ class TestNext:
         watched.follow("--yes")
         assert watched.olympia("status", "--json").json["hint_lag"] == 0
 
+    def test_an_old_root_in_the_place_of_the_next_version(self, watched):
+        """It says the same as the warning of every command that reads."""
+        old, new = (watched.sample.folder / root_path(version) for version in (1, 8))
+        new.write_bytes(old.read_bytes())
+        warned = watched.olympia("ns", "ls").stderr.removeprefix("warning: ").partition(": see ")[0]
+        assert warned.endswith("does not name the version before it")
+        assert watched.look() == ("needs attention", 51)
+        [reason] = watched.olympia("status", "--json").json["reasons"]
+        assert reason["text"] == warned
+        found = watched.follow()
+        assert (found.exit_code, "F104" in found.stdout) == (50, True)
+
     def test_a_hint_that_is_ahead(self, watched):
         (watched.sample.folder / LATEST).write_text("9")
         assert watched.look() == ("needs attention", 51)

@@ -67,7 +67,7 @@ def test_written_rows(files, tmp_path):
     assert files("sound", "--schemas", "--to", f"file://{tmp_path}/tables").ok().lines
     assert pq.read_table(tmp_path / "tables").column("name").to_pylist() == ["again", "long"]
     (tmp_path / "file").write_text("")
-    files("sound", "--to", "file").failed(11, "there is something at file")
+    files("sound", "--to", "file").failed(11, "file already exists")
     files("sound", "--to", "file/below").failed(30, "file/below cannot be written")
 
 

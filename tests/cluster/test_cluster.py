@@ -179,7 +179,7 @@ def events(folder: Path) -> list[dict]:
     return [json.loads(line) for line in log.read_text().splitlines()]
 
 
-LOST = "an executor was lost: others do its work once more"
+LOST = "an executor was lost: other executors repeat its work"
 
 
 @dataclass

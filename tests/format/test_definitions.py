@@ -118,7 +118,7 @@ class TestDigest:
         with pytest.raises(Damaged, match=f"it is a copy of '{FILE}'"):
             decode(TableDef, data, other)
         assert written_as(TableDef, data) == FILE
-        with pytest.raises(Damaged, match="its content is not what its digest says"):
+        with pytest.raises(Damaged, match="checksum mismatch"):
             decode(TableDef, data + field(5, "changed"), other)
         assert written_as(TableDef, data + field(5, "changed")) == ""
 
@@ -154,7 +154,7 @@ class TestDigest:
     def test_another_content_is_damage(self, content):
         data = integrity(field(1, "i") + field(4, "s3://b/m.json")) + content
         assert check_digest(data, PATH) is Digest.MISMATCH
-        with pytest.raises(Damaged, match=r"not what its digest says|truncated") as caught:
+        with pytest.raises(Damaged, match=r"checksum mismatch|truncated") as caught:
             decode(TableDef, data, PATH)
         assert (caught.value.path, caught.value.code) == (PATH, "F304")
 
@@ -162,7 +162,7 @@ class TestDigest:
     def test_a_size_that_is_not_that_of_the_content_is_damage(self, size):
         content = body(TABLE)
         data = field(1000, field(1, FILE) + field(2, hashlib.sha256(content).digest()) + fixed32(3, size)) + content
-        with pytest.raises(Damaged, match="not what its digest says"):
+        with pytest.raises(Damaged, match="checksum mismatch"):
             decode(TableDef, data, PATH)
 
     @pytest.mark.parametrize("sha256", [b"", b"x", b"\0" * 31, b"\0" * 32, b"\0" * 33], ids=len)
@@ -170,7 +170,7 @@ class TestDigest:
         content = field(1, "i")
         data = field(1000, field(1, FILE) + field(2, sha256) + fixed32(3, len(content))) + content
         assert check_digest(data, PATH) is Digest.MISMATCH
-        with pytest.raises(Damaged, match="not what its digest says"):
+        with pytest.raises(Damaged, match="checksum mismatch"):
             decode(TableDef, data, PATH)
 
     def test_a_file_whose_name_is_no_text_can_be_looked_at(self):
@@ -236,7 +236,7 @@ class TestOlderDigest:
     @pytest.mark.parametrize("data", [body(TABLE), body(TABLE)[:3]], ids=["rewritten", "cut"])
     def test_without_one_a_file_of_version_8_is_damage(self, data):
         assert check_digest(data, self.VERSION_8) is Digest.ABSENT
-        with pytest.raises(Damaged, match="its digest is missing") as caught:
+        with pytest.raises(Damaged, match="its checksum is missing") as caught:
             decode(TableDef, data, self.VERSION_8)
         assert caught.value.code == "F304"
         assert decode(TableDef, data, PATH).id == "i"
@@ -257,12 +257,12 @@ class TestOlderDigest:
         # without a content the field stands at the head of the file
         data = content + older_integrity(field(1, "i") + field(4, "s3://b/m.json"), path.rpartition("/")[2])
         assert check_digest(data, path) is Digest.MISMATCH
-        with pytest.raises(Damaged, match="not what its digest says"):
+        with pytest.raises(Damaged, match="checksum mismatch"):
             decode(TableDef, data, path)
 
     def test_one_that_is_wrong_is_damage(self):
         data = field(1, "i") + field(1000, field(1, FILE) + field(2, b"\0" * 32))
-        with pytest.raises(Damaged, match="not what its digest says"):
+        with pytest.raises(Damaged, match="checksum mismatch"):
             decode(TableDef, data, PATH)
 
     @pytest.mark.parametrize("sha256", [b"", b"x", b"\0" * 31, b"\0" * 33], ids=len)
@@ -374,7 +374,7 @@ class TestDamage:
             data[at] = numbers.randrange(256)
         assert TableDef.FromString(data).iceberg_metadata_location == "s3://b/x.json"
         assert not TableDef.FromString(data).HasField("integrity")
-        with pytest.raises(Damaged, match="not what its digest says"):
+        with pytest.raises(Damaged, match="checksum mismatch"):
             decode(TableDef, bytes(data), PATH)
 
     def test_a_larger_file_says_how_much_is_there_in_thousands(self):

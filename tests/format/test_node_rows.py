@@ -98,11 +98,11 @@ def reference_node(data, path):
     if len(pivot) != n_keys + 1:
         raise Damaged("F207", path, f"its pivot table has {len(pivot) - 1} keys, but n_keys says {n_keys}")
     if "catalog_def" not in system and any(row != NULL for row in list(rows)):
-        raise Damaged("F207", path, "it has rows behind its pivot table, and is not a root")
+        raise Damaged("F207", path, "it has rows after its pivot table, but is not a root")
     tree = [(key, value, pnode) for key, (value, pnode) in system.items()] + pivot
     wanted = metadata.get(DIGEST_KEY)
     if wanted is not None and digest_of(tree) != wanted:
-        raise Damaged("F206", path, "its rows are not what its digest says")
+        raise Damaged("F206", path, "checksum mismatch")
     keys, values, children = zip(*pivot, strict=True)
     if values[0] is not None or None in keys[1:]:
         raise Damaged("F207", path, "its pivot table is not a leftmost row and rows with keys")
@@ -121,7 +121,7 @@ def reference_actions(data, path):
         raise Damaged("F401", path, error.reason) from None
     wanted = metadata.get(ACTIONS_DIGEST_KEY)
     if wanted is not None and digest_of(found) != wanted:
-        raise Damaged("F401", path, "its action rows are not what their digest says")
+        raise Damaged("F401", path, "checksum mismatch in its action rows")
     found = [row for row in found if row != NULL]
     if any(key is None or value is None or pnode is not None for key, value, pnode in found):
         raise Damaged("F401", path, "a row after the pivot table is not an action row")
@@ -275,7 +275,7 @@ class TestRowByRow:
         wanted = rows.digest.encode()
         wrong = data.replace(wanted, hashlib.sha256(b"other").hexdigest().encode())
         assert wrong != data
-        assert outcome(decode_node, wrong, path) == ("F206", "its rows are not what its digest says")
+        assert outcome(decode_node, wrong, path) == ("F206", "checksum mismatch")
 
 
 def test_the_digest_of_a_batch_is_taken_from_its_buffers():

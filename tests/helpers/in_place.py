@@ -44,7 +44,7 @@ THINGS: dict[str, tuple[Callable[[Path], object], str]] = {
     "a link to a folder": (lambda path: path.symlink_to("../def"), "a link to a folder stands at "),
     "a link to a FIFO": (_link_to_fifo, "a link to a FIFO stands at "),
     "a link to itself": (lambda path: path.symlink_to(path.name), "a link in a circle stands at "),
-    "a link to nothing": (lambda path: path.symlink_to("nothing"), "is a link to nothing"),
+    "a link to nothing": (lambda path: path.symlink_to("nothing"), "is a dangling symbolic link"),
     "a link to a file outside": (lambda path: path.symlink_to("/etc/passwd"), "is a link to /etc/passwd, outside"),
     "a link to nothing outside": (lambda path: path.symlink_to("/no/such"), "is a link to /no/such, outside"),
 }

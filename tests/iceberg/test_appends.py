@@ -261,7 +261,7 @@ def test_a_file_that_is_not_there_is_not_committed(catalog, table):
         to = begin(catalog)
         files = written(catalog, to)
         break_it(Path(files[0].file_path))
-        with pytest.raises(PathMissing, match="what was written is not there"):
+        with pytest.raises(PathMissing, match="a written file is missing"):
             commit(catalog, {to: files})
         give_up(catalog, [to])
     assert catalog.version == version

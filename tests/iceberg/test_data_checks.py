@@ -372,7 +372,7 @@ def test_a_location_that_points_nowhere(lake: Lake) -> None:
         ("w/t/metadata.json", "relative"),
         ("file:w/t/metadata.json", "relative"),
         ("file://elsewhere/w/metadata.json", "another machine"),
-        ("s3://user:secret@bucket/w/metadata.json", "no user, no password and no query"),
+        ("s3://user:secret@bucket/w/metadata.json", "must not hold a user, a password or a query"),
         ("s3://bucket", "not that of a file"),
         ("s3://bucket/w//metadata.json", "not a path inside a store"),
         ("/w/t/", "not that of a file"),

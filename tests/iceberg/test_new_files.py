@@ -63,7 +63,7 @@ def test_no_room_for_it(monkeypatch):
 
     resource.setrlimit(resource.RLIMIT_FSIZE, (12 * SIZE, limit[1]))
     try:
-        with pytest.raises(StorageFailed, match=f"cannot wait in {tempfile.gettempdir()}"):
+        with pytest.raises(StorageFailed, match=f"cannot be kept in {tempfile.gettempdir()}"):
             fill()
         assert list(files.places) == put
         files = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import datetime
 import decimal
 import gzip
@@ -29,12 +30,13 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.importers.deltacat import rewriting
 from olympia_cli.importers.deltacat.adoption import Adoption
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
 from olympia_cli.importers.deltacat.importing import import_at
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.inspecting import look
-from olympia_cli.importers.deltacat.rewriting import Piece, PieceFile, Step, merged
+from olympia_cli.importers.deltacat.rewriting import WHOLE, Piece, PieceFile, Step, merged
 from olympia_cli.importers.deltacat.rows import read_rows
 from olympia_cli.importers.deltacat.schemas import Unfit
 from olympia_cli.importers.deltacat.source import Source
@@ -121,6 +123,19 @@ def partition(world):
     return delta
 
 
+@contextlib.contextmanager
+def small_memory():
+    """128 MiB more than this process has already."""
+    usual = resource.getrlimit(resource.RLIMIT_AS)
+    with open("/proc/self/statm") as said:
+        mine = int(said.read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (mine + 2**27, usual[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, usual)
+
+
 def why(done):
     return [one.why for table in (*done.created, *done.moved_on) for one in table.skipped] + [
         one.why for one in done.left_out
@@ -138,6 +153,17 @@ def test_deltas_are_applied_in_their_order(world, partition):
     assert (found.files, found.rows, found.skipped) == (1, 5, ())
     assert world.bring() == (world.bring()[0], version)
     assert (world.written, world.bring()[0].unchanged) == (0, 2)
+
+
+def halved(chosen):
+    """Shares that are a whole together, some of them halved again."""
+    waiting = [WHOLE]
+    while waiting:
+        share = waiting.pop()
+        if share.of < 16 and chosen.random() < 0.6:
+            waiting += share.halves()
+        else:
+            yield share
 
 
 def test_any_deltas_leave_what_they_leave_one_by_one():
@@ -178,6 +204,11 @@ def test_any_deltas_leave_what_they_leave_one_by_one():
         else:
             compared += 1
             assert Counter(tuple(row.values()) for row in found.to_pylist()) == Counter(left)
+            shares = (
+                merged(Piece(tuple(steps)), version, lambda file, _, files=files: files[file.path], share)
+                for share in halved(chosen)
+            )
+            assert Counter(tuple(row.values()) for found in shares for row in found.to_pylist()) == Counter(left)
     assert compared > 300
 
 
@@ -666,20 +697,43 @@ class TestWhatIsNotKnown:
     def test_one_that_is_more_than_there_is_memory_for(self, world, partition):
         content = gzip.compress(b"1,a\n".ljust(2**28, b"\n"), 1)
         partition(1, content, content_type="text/csv", meta={"content_encoding": "gzip"})
-        usual = resource.getrlimit(resource.RLIMIT_AS)
-        with open("/proc/self/statm") as said:
-            mine = int(said.read().split()[0]) * resource.getpagesize()
-        resource.setrlimit(resource.RLIMIT_AS, (mine + 2**27, usual[1]))
-        try:
+        with small_memory():
             done, _ = world.bring()
-        finally:
-            resource.setrlimit(resource.RLIMIT_AS, usual)
         [said] = why(done)
-        assert said == "it is not rewritten: its rows do not fit into the memory of one task: give executors more"
+        part = "a 64th of its rows does not fit into the memory of one task"
+        assert said == f"it is not rewritten: {part}: give executors more"
         # who gives more gets them
         assert why(world.bring()[0]) == []
         assert (world.written, world.rows()) == (1, [(1, "a")])
         assert (world.bring()[0].unchanged, world.written) == (2, 0)
+
+    def test_one_whose_parts_fit_comes_part_by_part(self, world, partition):
+        """Twelve files that fit into memory one by one, and not together; each names rows of the one before."""
+        text = "x" * 2000
+        for number in range(12):
+            rows = data(*((at, f"{number}{text}") for at in range(number * 9_000, number * 9_000 + 10_000)))
+            partition(number + 1, rows, type="upsert")
+        with small_memory():
+            done, _ = world.bring()
+        assert why(done) == []
+        assert done.created[0].rows == 109_000
+        assert len(world.files()) > 1
+        found = OlympiaCatalog.of(Catalog(world.store)).load_table("n.t").scan().to_arrow()
+        assert sorted(
+            zip(found["id"].to_pylist(), (name[:-2000] for name in found["name"].to_pylist()), strict=True)
+        ) == [(at, str(min(at // 9_000, 11))) for at in range(109_000)]
+
+    @pytest.mark.parametrize("keys", [(), ({"key": ["id"], "transform": {"name": "identity"}},)], ids=["", "by id"])
+    def test_what_a_part_became_goes_if_another_part_cannot_be_written(self, world, monkeypatch, keys):
+        """Nothing names it: it would stay for ever."""
+        monkeypatch.setattr(rewriting, "_AT_ONCE", 1)
+        with world.made.transaction() as txn:
+            found = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA, keys), [1] if keys else None)
+        for number, content in enumerate([b"junk", b"1,a\n", b"2,b\n"]):
+            with world.made.transaction() as txn:
+                txn.delta(found, number + 1, content, content_type="text/csv")
+        assert "cannot be read" in "".join(why(world.bring()[0]))
+        assert not [file.path for file in world.store.list() if file.path.endswith(".parquet")]
 
     def test_a_reader_that_the_machine_ends_says_nothing_of_the_file(self):
         with pytest.raises(MemoryError):

@@ -108,7 +108,7 @@ def test_a_file_that_is_too_large_is_not_read(iox):
     store = LocalStore(str(iox.folder))
     store.size_limit = lambda path: 100
     with Source(store, str(iox.folder)) as there:
-        with pytest.raises(Damaged, match="no file of its kind has more than 100 bytes") as error:
+        with pytest.raises(Damaged, match="the limit is 100 bytes") as error:
             there.state(Latest())
         assert error.value.code == "I106"
         assert {one.code for one in check(there).findings if one.is_damage} == {"I106"}

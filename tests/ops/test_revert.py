@@ -173,17 +173,17 @@ SINCE = {
     "created again": (
         "drop",
         lambda t: t.create_table(table("a.t1"), location()),
-        {"a.t1": "another one has the name since"},
+        {"a.t1": "another object has the name now"},
     ),
     "taken": (
         "rename",
         lambda t: t.create_table(table("a.t0"), location()),
-        {"a.t0": "another one has the name since"},
+        {"a.t0": "another object has the name now"},
     ),
     "filled": (
         "create a namespace",
         lambda t: t.create_table(table("n.more"), location()),
-        {"n": "holds table n.more, which came since"},
+        {"n": "holds table n.more, which is newer"},
     ),
     "without a home": ("drop", lambda t: t.drop_namespace(ns("a"), cascade=True), {"a.t1": "the namespace a is gone"}),
     "catalog": ("alter", lambda t: t.alter_catalog({"k": "x"}), {"None": "its property k was changed since"}),
@@ -238,7 +238,7 @@ def test_what_came_back_under_another_name_does_not_come_back_twice(catalog):
     change(catalog, lambda t: t.rename_table(table("a.t0"), table("b.home")))
     with pytest.raises(RevertConflict) as caught:
         revert(catalog, version)
-    assert [one["why"] for one in caught.value.conflicts] == ["lives as b.home since"]
+    assert [one["why"] for one in caught.value.conflicts] == ["exists as b.home now"]
 
 
 def test_what_comes_into_a_namespace_goes_along_when_it_takes_its_name_back(catalog):

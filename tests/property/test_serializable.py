@@ -44,7 +44,7 @@ def _forget_merged(pending, commits, level):
     [
         (50, transaction_state, "_looked_at", lambda action: [action.name]),
         (145, staging, "check_location", lambda name, now, change: None),
-        (423, commit, "settle", _forget_merged),
+        (3059, commit, "settle", _forget_merged),
     ],
 )
 def test_a_weaker_rule_is_found(monkeypatch, seed, where, rule, weaker):

@@ -126,7 +126,7 @@ def test_a_name_that_is_markup_is_shown_and_is_none(served):
     page = served.http.get("/table", params={"ns": "page", "name": HOSTILE})
     check(page)
     assert "&lt;script&gt;" in page.text
-    assert "What it holds cannot be shown" in page.text
+    assert "Its metadata cannot be shown" in page.text
     assert "\\u202e" in page.text
     log = served.http.get("/versions")
     check(log)
@@ -142,7 +142,7 @@ def test_search_looks_at_names_of_one_kind(served):
 
 def test_an_older_version_is_shown_as_such_and_its_links_stay_there(served):
     page = served.http.get("/", params={"at": "v1"})
-    assert "You look at v1" in page.text
+    assert "This is v1" in page.text
     inside = [link for link in check(page).links if link.startswith("/namespace")]
     assert inside
     assert all("at=v1" in link for link in inside)

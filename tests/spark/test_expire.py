@@ -446,7 +446,7 @@ def test_what_is_damaged_when_it_is_made_again_stops_it(spark, marked, tmp_path:
         assert named.count() > 5
         (folder_of(place) / leaf).write_bytes(b"")
         assert lose(spark)
-        with pytest.raises(SparkFailed, match=f"a node is no longer whole: {leaf}"), explained():
+        with pytest.raises(SparkFailed, match=f"a node is no longer sound: {leaf}"), explained():
             named.collect()
 
 

@@ -157,7 +157,7 @@ def test_damage_of_a_version_is_the_same_error(on_spark, tmp_path):
     assert damaged(node, None)[1] == f"{node}: it is missing"
     definition = min(path for path in files(catalog.store) if path.startswith("def/view/"))
     kind, message, hint = damaged(definition, b"\xff" * 50)
-    advice = "nothing was recorded; export a version that is whole, and see what is damaged in this one"
+    advice = "nothing was recorded; export a sound version, and check the damage of this one"
     assert (kind, hint) == (Damaged, f"{advice}: olympia fsck --level full")
     assert message.startswith(definition)
     assert catalog.snapshot().version == 3
@@ -196,7 +196,7 @@ def test_what_is_wrong_at_the_destination_is_the_same_error(on_spark, tmp_path):
     # a file that is there is left alone, and found to be no copy
     not_whole = both(lambda dest, engine: resume_export(catalog, dest, "friday", engine=engine))
     assert not_whole[0] is Damaged
-    assert not_whole[1].startswith(f"DEST/{node}: the copy is not whole: ")
+    assert not_whole[1].startswith(f"DEST/{node}: the copy is damaged: ")
     assert "resume" in not_whole[2]
     assert not (tmp_path / "there" / root_path(3)).exists()
     assert "friday" not in catalog.snapshot().definition.exported_snapshots

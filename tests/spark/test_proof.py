@@ -89,8 +89,8 @@ def test_where_nothing_can_be_written_what_stands_there_counts(notes, another):
             proof.check(store)
             with pytest.raises(ExecutorUnprepared):
                 proof.check(MemoryStore("empty"))
-    assert notes[0].startswith("no file can be left at memory://lake (memory://lake/.tmp-")
-    assert notes[0].endswith(f"read only): executors are held to {catalog.snapshot(AtVersion(1)).file.path} instead")
+    assert notes[0].startswith("cannot write a file at memory://lake (memory://lake/.tmp-")
+    assert notes[0].endswith(f"read only): executors must see {catalog.snapshot(AtVersion(1)).file.path} instead")
 
 
 def dest_root(store) -> str:

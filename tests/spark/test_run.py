@@ -70,7 +70,7 @@ def test_a_lost_executor_is_one_line():
     run = Run(say=said.append)
     run.executor_lost()
     run.executor_lost()
-    assert said == ["an executor was lost: others do its work once more"]
+    assert said == ["an executor was lost: other executors repeat its work"]
 
 
 def test_steps_of_one_name_count_together():

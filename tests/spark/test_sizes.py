@@ -134,7 +134,7 @@ def test_what_is_kept_is_gone_through_in_few_tasks(spark, wide, monkeypatch):
     assert steps == {
         "fsck: nodes, level 2": reading[0],
         "fsck: definitions": 1 + noted + reading[1] + sums,
-        "fsck: definitions that are not whole, or have one id": 1,
+        "fsck: damaged definitions and shared ids": 1,
         # what is listed, reached by definitions and by nodes; and all of it a file at a time
         "fsck: the listing": 1 + 1 + noted + 1,
     }

@@ -142,7 +142,7 @@ class TestOffsets:
         assert stream.partitions({"version": 5}, {"version": 5}) == []
 
     def test_another_catalog_under_the_same_name(self, catalog):
-        with pytest.raises(VersionNotFound, match="start it anew"):
+        with pytest.raises(VersionNotFound, match="start a new stream"):
             self.stream(catalog).partitions({"version": 1}, {"version": 50})
 
     @pytest.mark.parametrize(

@@ -1,1 +1,1 @@
-"""DeltaCAT catalogs: their metadata is read as it lies there, and their tables become tables here."""
+"""Import DeltaCAT catalogs: their metadata is read in place, and their tables become tables here."""

@@ -1,8 +1,8 @@
-"""A DeltaCAT catalog brought into this one: as it is at a time, or transaction by transaction.
+"""Import a DeltaCAT catalog: its state at a time, or transaction by transaction.
 
-Objects keep their ids, and remember in properties where they came from. The next import goes by those: what moved on at
-the source, and not here, moves on here, and what was dropped there is dropped. What was changed here stays as it is,
-and is told.
+Objects keep their ids, and their properties record their source. The next import uses these: an object that changed at
+the source, and not here, changes here, and an object that was dropped there is dropped. An object that was changed here
+stays as it is, and is reported.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _NOT_MADE = "not made"
 
 
 class Adoption(Staging):
-    """Brings what a source holds."""
+    """Stages the objects of a source."""
 
     __slots__ = ()
 
     def take(self, found: Iterable[Namespace | SourceTable], gone: Iterable[Key]) -> None:
-        """Stage what goes and what comes. A name may be free only when another object has moved on from it."""
+        """Stage drops, creations and changes. A name may become free only when another object has moved on from it."""
         for key in sorted(gone, reverse=True):
-            # tables before the namespaces that they are in
+            # tables before their namespaces
             self._drop(key)
         for one in found:
             if isinstance(one, SourceTable):
@@ -50,7 +50,7 @@ class Adoption(Staging):
             self._waiting = [attempt for attempt in waiting if not attempt()]
 
     def has_told(self, table: SourceTable) -> bool:
-        """Whether the table came or moved on in this import."""
+        """Return True if this import created or moved on the table."""
         key = (Kind.TABLE, self.id_of(table.id))
         return key in self.created or key in self.moved_on
 
@@ -105,7 +105,7 @@ class Adoption(Staging):
         body = table.found.body
         assert isinstance(body, Table)
         index, renamed = self.source.index, self.renaming.name(table.name)
-        # refused here if nothing can make it legal: it is empty
+        # raises InvalidName for an empty name, which no rule makes legal
         name = TableName(renamed.namespace, renamed.name)
         last = index.last_of(table.found.row.object, self._before)
         here = self.here.get(key)
@@ -127,7 +127,7 @@ class Adoption(Staging):
         planned: TablePlan | None = None
         if is_new or held.skipped or present.properties.get(notes.LEFT_OUT) != "0":
             planned, known = self._plan(here, held)
-            # what was left out before may be there by now
+            # files that were left out before may exist now
             is_new = is_new or not planned.files.keys() <= known
             is_new = is_new or (bool(planned.pieces) and not self._was_rewritten(key))
         if not is_new:
@@ -193,8 +193,8 @@ class Adoption(Staging):
         written: Written,
         into: dict[Key, FoundTable],
     ) -> None:
-        """Tell of a table that comes or moves on; one that came in this import has only come. What is not written yet
-        is not counted."""
+        """Record a table that is created or moves on; a table that this import created only counts as created.
+        Unwritten files are not counted."""
         files: int | None = len(planned.files) + len(written.files)
         rows = None if planned.rows is None else planned.rows + sum(file.record_count for file in written.files)
         size: int | None = planned.size + sum(file.file_size_in_bytes for file in written.files)
@@ -205,7 +205,7 @@ class Adoption(Staging):
         (self.created if key in self.created else into)[key] = found
 
     def _plan(self, here: TableName, held: Contents) -> tuple[TablePlan, frozenset[str]]:
-        """What a table is to be, and the files that it has."""
+        """Return the plan of a table, and the files that it has."""
         table = self.staged.load_table(identifier_of(here))
         known = frozenset(known_files(table))
         return plan(self.base, self.io, held, table.spec(), known), known
@@ -217,7 +217,7 @@ class Adoption(Staging):
 
 
 def _unwritten(properties: Mapping[str, str], planned: TablePlan | None) -> list[LeftOut]:
-    """What could not be read when the table was written anew: it is not tried again, and still missing."""
+    """Return the rows that an earlier rewrite could not read: they are not tried again, and are still missing."""
     noted = properties.get(notes.LEFT_OUT, "")
     missing = int(noted) - len(planned.skipped) if planned is not None and noted.isdecimal() else 0
     is_rewritten = properties.get(notes.REWRITTEN) == "true"
@@ -225,8 +225,8 @@ def _unwritten(properties: Mapping[str, str], planned: TablePlan | None) -> list
 
 
 def _made(location: str, planned: TablePlan, written: Written) -> dict[str, str]:
-    """What the next import must know of a table."""
+    """Return the properties of a table that the next import needs."""
     left_out = str(len(planned.skipped) + len(written.skipped))
-    # without a transaction it counts as moved on, and is written once more
+    # without a transaction, the table counts as changed and is rewritten
     again = {notes.TRANSACTION: ""} if written.may_come else {}
     return {notes.METADATA: location, notes.LEFT_OUT: left_out, **again}

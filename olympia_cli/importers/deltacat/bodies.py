@@ -1,4 +1,4 @@
-"""The content of metadata files: MessagePack or JSON on one side, values on the other. No I/O.
+"""Decode metadata files, MessagePack or JSON, into values. No I/O.
 
 Below the namespace, the names of ancestors inside a body are placeholders, so none is read.
 """
@@ -46,7 +46,7 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class PartitionKey:
-    """One part of how a table is partitioned: the column, where it is one, and what is made of its values."""
+    """A part of a partition scheme: the column, if it is one, and the transform of its values."""
 
     column: str | int | None
     transform: str
@@ -54,9 +54,8 @@ class PartitionKey:
 
 @dataclass(frozen=True, slots=True)
 class TableVersion:
-    """`schema` is an Arrow schema as IPC writes it; None for a table that has none; `schemas` are all that it had.
-    `scheme` is the id of the present
-    partition scheme; partitions that were made by another one have values of another kind."""
+    """`schema` is an Arrow schema in IPC format, or None; `schemas` are all schemas that the version had. `scheme` is
+    the id of the present partition scheme: partitions of another scheme have values of another kind."""
 
     version: str
     state: str
@@ -82,8 +81,8 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file of a delta. `rows` and `size` are what the manifest says, where it does; `keys` are the columns by which
-    it deletes, None one that is within another, and `schema` is the id of the schema that it was written with."""
+    """A file of a delta. `rows` and `size` come from the manifest, if stated. `keys` are the columns by which the file
+    deletes; None is a field within a column. `schema` is the id of the schema with which the file was written."""
 
     url: str
     rows: int | None
@@ -97,7 +96,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Delta:
-    """`previous` is None for one that is in no order with others."""
+    """`previous` is None for a delta without an order."""
 
     position: int
     type: str
@@ -106,7 +105,7 @@ class Delta:
 
     @property
     def merges(self) -> bool:
-        """Whether it changes rows of deltas before it."""
+        """True if the delta changes rows of earlier deltas."""
         return self.type not in ("add", "append") or any(entry.type != "data" for entry in self.entries)
 
 
@@ -115,7 +114,7 @@ Body = Namespace | Table | TableVersion | Stream | Partition | Delta
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """Something that a transaction wrote: `create`, `update`, `replace` or `delete` of an object."""
+    """An operation of a transaction: `create`, `update`, `replace` or `delete` of an object."""
 
     type: str
     id: str
@@ -124,7 +123,7 @@ class Operation:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLog:
-    """What a transaction says of itself. `root` is where its catalog was then."""
+    """The log of a transaction. `root` is the catalog's location at that time."""
 
     id: str
     began_at: int | None
@@ -135,7 +134,7 @@ class TransactionLog:
 
 
 def read_map(data: bytes, path: str) -> dict[str, Any]:
-    """The one map that a metadata file is."""
+    """Decode a metadata file, which is one map."""
     if not data:
         raise Malformed("it is empty")
     if path.endswith(".json"):
@@ -151,7 +150,7 @@ def read_map(data: bytes, path: str) -> dict[str, Any]:
 
 
 def read_body(data: bytes, path: str, depth: int) -> Body:
-    """The object in a file; `depth` folders lead to it, and say what it must be."""
+    """Decode the object in a file. `depth` is the number of folders that lead to it, which determines its kind."""
     body = read_map(data, path)
     kind = KINDS[depth - 1]
     if _LOCATORS[kind] not in body:
@@ -161,7 +160,7 @@ def read_body(data: bytes, path: str, depth: int) -> Body:
 
 
 def read_log(data: bytes, path: str) -> TransactionLog:
-    """What a transaction says of itself; what it has only read is left out."""
+    """Decode the log of a transaction, without its read operations."""
     body = read_map(data, path)
     return TransactionLog(
         _take(body, "id", str),

@@ -1,7 +1,7 @@
-"""What can be wrong with a DeltaCAT catalog: one look at everything that it holds, each file read once.
+"""Check a DeltaCAT catalog: all that it contains, with each file read once.
 
-A code never changes its meaning. An error is what an import, or DeltaCAT, cannot do without; a warning is what will
-trouble one of them; the rest is told so that nobody wonders.
+A code never changes its meaning. An error is damage that breaks an import, or DeltaCAT. A warning is a fault that will
+cause trouble to one of them. Other findings are information.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ CODES: dict[str, tuple[Severity, str]] = {
     "D902": (Severity.INFO, "a data file that nothing names"),
     "D903": (Severity.INFO, "a file that DeltaCAT does not write"),
 }
-"""What each code means, and how bad it is."""
+"""The severity and the meaning of each code."""
 
 NEARLY = 990
 _NO_LONGER = 1000
 
 
 def finding(code: str, path: str, message: str) -> Finding:
-    """A finding whose severity is its code's."""
+    """Return a finding with the severity of its code."""
     return Finding(code, CODES[code][0], path, message)
 
 
 def check(source: Source, before: int) -> Iterator[Finding]:
-    """All that is wrong, as it is found."""
+    """Yield all findings as they are found."""
     source.index.prepare_check(before)
     yield from _transactions(source)
     yield from _revisions(source)
@@ -83,7 +83,7 @@ def _transactions(source: Source) -> Iterator[Finding]:
 
 
 def _revisions(source: Source) -> Iterator[Finding]:
-    """Revisions that stand against each other, from the listing alone."""
+    """Find conflicting revisions, from the listing alone."""
     same = (
         "SELECT one.path, other.path, mine.id IS NOT NULL FROM revision one JOIN revision other"
         " ON one.o1 = other.o1 AND one.o2 = other.o2 AND one.o3 = other.o3 AND one.o4 = other.o4 AND one.o5 = other.o5"
@@ -185,7 +185,7 @@ def _leftovers(source: Source) -> Iterator[Finding]:
 
 
 def _fate(source: Source, transaction: str) -> str:
-    """What became of a transaction that does not count."""
+    """Return the state of a transaction that does not count."""
     states = [state for [state] in source.index.ask("SELECT state FROM txn WHERE id = ?", transaction)]
     if "success" in states:
         return "ended several times"

@@ -1,8 +1,8 @@
-"""Which files make a table: those of the committed partitions of its active version.
+"""Find the files of a table: those of the committed partitions of its active version.
 
-Plain files say which rows there are. An upsert or a delete changes rows of the files before it, which they cannot say:
-of a partition that has one, only what was appended after the last of them counts, so that no row is there that DeltaCAT
-would not show. What is in no order with it does not count either.
+Plain files list rows. An upsert or a delete changes rows of earlier files, which plain files cannot express. So in a
+partition with one of these, only deltas that were appended after the last of them count: no row is imported that
+DeltaCAT would not show. A delta without a position in the order does not count either.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ _NOT_EXPRESSED = "an upsert or delete changes its rows, which plain files cannot
 
 
 class Unreadable(Exception):
-    """What a table holds cannot be told."""
+    """The content of a table is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """A Parquet file of a table: where it is in the catalog, how large, how many rows it should have, and the values of
-    its partition; None where they are not those of the present partition scheme. One without a size is missing."""
+    """A Parquet file of a table: its path in the catalog, its size, the number of rows that it should have, and the
+    values of its partition. The values are None if they belong to another partition scheme. A missing file has no size.
+    """
 
     path: str
     size: int | None
@@ -50,8 +51,8 @@ class SourceFile:
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """What a table is made of, and what of it cannot be taken. `is_torn` says that some of it cannot be read, and
-    `rewrites` that rows may be written anew."""
+    """The content of a table, and the parts that are left out. `is_torn` says that some of it is unreadable, and
+    `rewrites` that rows may be rewritten."""
 
     version: TableVersion
     files: tuple[SourceFile, ...]
@@ -63,8 +64,9 @@ class Contents:
 
 
 def contents(source: Source, table: SourceTable, rewrites: bool = False, was_rewritten: bool = False) -> Contents:
-    """The files of a table, and with `rewrites` the partitions whose rows are to be written anew; Unreadable with the
-    reason when they cannot be told. What was written of it before is not taken away because nobody can go on."""
+    """Return the files of a table and, with `rewrites`, the partitions whose rows are to be rewritten. Raise
+    Unreadable, with the reason, if they are unknown. If the table was rewritten before, an unknown partition marks the
+    content as torn, so that its rows stay."""
     body = table.found.body
     assert isinstance(body, Table)
     if body.active is None:
@@ -111,8 +113,8 @@ def _stream(table: SourceTable, version: tuple[str, ...], skipped: _Skipped) -> 
 
 
 def _piece(source: Source, version: TableVersion, deltas: Sequence[Found]) -> Piece | Unreadable | str | None:
-    """A partition that plain files cannot say, as what is to be written of it, or why that is not known; Unreadable
-    where files of it are gone, and None for one that they can."""
+    """Return a partition that plain files cannot express as a Piece, or the reason why its rows are unknown. Return
+    Unreadable if files of it are missing, and None if plain files express it."""
     bodies = [(one, one.body) for one in deltas if isinstance(one.body, Delta)]
     merges = any(body.merges for _, body in bodies)
     entries = [entry for _, body in bodies for entry in body.entries]
@@ -171,7 +173,8 @@ def _merge(delta: Delta) -> str:
 
 
 def _position(found: Found) -> int:
-    """Where a delta is in its partition; its folder says so even when it cannot be read."""
+    """Return the position of a delta in its partition, from its folder, so that it is known for an unreadable delta,
+    too."""
     text = found.row.object[-1]
     return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else -1
 
@@ -181,8 +184,8 @@ def _name(found: Found) -> str:
 
 
 def place(source: Source, entry: Entry, transaction: str) -> str | None:
-    """Where a file is, from the root; None for one that is elsewhere. A url may be absolute, and of a place where the
-    catalog was before."""
+    """Return the path of a file below the root; None for a file outside of it. A URL may be absolute, and name a former
+    location of the catalog."""
     url = entry.url
     if source.index.size(url) is None:
         root = source.root_of(transaction)
@@ -204,7 +207,7 @@ def _need(found: Found | None, type: type[T], what: str) -> T:
 
 
 class _Skipped:
-    """What is left out, by the reason: a table may have a million files."""
+    """Parts that are left out, grouped by reason: a table may have a million files."""
 
     def __init__(self, remedy: Remedy | None) -> None:
         self._by_reason: dict[str, list[str]] = defaultdict(list)
@@ -213,7 +216,7 @@ class _Skipped:
         self.is_torn = False
 
     def tear(self, what: str, why: str) -> None:
-        """Something that cannot be read."""
+        """Add an unreadable part."""
         self.is_torn = True
         self.add(what, f"it cannot be read: {why}")
 
@@ -221,7 +224,7 @@ class _Skipped:
         self._by_reason[why].append(what)
 
     def leave(self, what: str, why: str, remedy: Remedy | None = None) -> None:
-        """Something that could come, if its rows were written anew, or if somebody did another thing about it."""
+        """Add a part that could be imported if its rows were rewritten, or by another remedy."""
         self._remedies[why] = remedy or self.remedy
         self.add(what, why)
 
@@ -230,5 +233,5 @@ class _Skipped:
 
 
 def told_as_one(things: list[str]) -> str:
-    """Several things in few words."""
+    """Return several things in a few words."""
     return things[0] if len(things) == 1 else f"{things[0]} and {len(things) - 1:,} more"

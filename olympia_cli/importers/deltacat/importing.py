@@ -1,7 +1,7 @@
-"""The import itself: one commit for all of a catalog, or one for each of its transactions.
+"""Run an import: one commit for a whole catalog, or one per transaction.
 
-Up to when a catalog was brought is noted as a property of this one, in the same commit: a history that is interrupted
-goes on where it was.
+The same commit sets a property of this catalog: the time of the source up to which everything was imported. So an
+interrupted history continues where it stopped.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from olympia_cli.names import Kind, time_text
 
 
 def import_at(adoption: Adoption, before: int, message: str) -> tuple[Imported, int]:
-    """Bring the catalog as it is at a time, in one commit; what was done, and the version then."""
+    """Import the catalog as it is at a time, in one commit. Return the result, and the version."""
     left_out: list[LeftOut] = []
     adoption.begin(before)
     _check_note(adoption, before)
@@ -40,12 +40,12 @@ def _readable(source: Source, before: int, left_out: list[LeftOut]) -> Iterator[
 
 
 def unread(found: Found) -> LeftOut:
-    """An object that cannot be read, and why."""
+    """Return an unreadable object, with the reason."""
     return LeftOut(f"{KINDS[len(found.row.object) - 1]} {found.row.object[-1]}", f"{found.row.path}: {found.body}")
 
 
 def import_history(adoption: Adoption, before: int, message: str) -> tuple[Imported, int]:
-    """Bring each transaction that was not brought yet as a commit, in the order in which they ended."""
+    """Import each new transaction as a commit, in the order of their ends."""
     adoption.begin(before)
     note = _check_note(adoption, before)
     version = adoption.transaction.base.version
@@ -64,14 +64,14 @@ def import_history(adoption: Adoption, before: int, message: str) -> tuple[Impor
 
 
 def _about(ended: Ended, log: TransactionLog | str) -> str:
-    """What the log here says of a transaction there."""
+    """Return the commit message for a transaction of the source."""
     said = log.message if isinstance(log, TransactionLog) and log.message else "transaction"
     return f"{said} {ended.id}, {time_text(ended.ended_at // 1_000_000)}"
 
 
 @dataclass(slots=True)
 class _State:
-    """The catalog as transactions make it."""
+    """The state of the catalog as transactions build it."""
 
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     tables: dict[tuple[str, ...], SourceTable] = field(default_factory=dict)
@@ -79,7 +79,7 @@ class _State:
     unread: dict[tuple[str, ...], LeftOut] = field(default_factory=dict)
 
     def apply(self, adoption: Adoption, written: Iterator[Found]) -> tuple[list[Namespace | SourceTable], list[Key]]:
-        """What one transaction wrote; what it touched and what it dropped."""
+        """Apply the objects that one transaction wrote. Return those that it touched, and those that it dropped."""
         touched: dict[tuple[str, ...], None] = {}
         gone: list[Key] = []
         for found in written:
@@ -87,7 +87,7 @@ class _State:
             self.unread.pop(folders, None)
             touched[folders[:2]] = None
             if len(folders) == 1:
-                # a namespace that is renamed takes its tables along
+                # a renamed namespace takes its tables along
                 touched |= dict.fromkeys(self.inside.get(folders[0], ()))
             if found.row.operation == "delete":
                 gone += self._drop(adoption, folders)
@@ -103,7 +103,7 @@ class _State:
         return list(self._living(touched)), gone
 
     def others(self, adoption: Adoption) -> Iterator[Namespace | SourceTable]:
-        """What lives and was not told of yet: it is as before, or somebody took it away here."""
+        """Return the living objects that no transaction has touched: they are unchanged, or were dropped here."""
         untold: dict[tuple[str, ...], None] = {(one,): None for one in self.namespaces}
         untold |= {one: None for one, table in self.tables.items() if not adoption.has_told(table)}
         return self._living(untold)
@@ -154,7 +154,7 @@ def _check_note(adoption: Adoption, before: int) -> ImportNote | None:
 
 
 def _commit(adoption: Adoption, before: int, message: str) -> int:
-    """Commit what is staged, with the note; nothing when there is nothing new."""
+    """Commit the staged changes with the note; do nothing if there is nothing new."""
     transaction, index = adoption.transaction, adoption.source.index
     note = ImportNote(index.last_end(before), adoption.renaming.into)
     if index.identity is not None and read_note(transaction, index.identity) != note:

@@ -1,7 +1,7 @@
-"""Which files a DeltaCAT catalog has, from one listing, kept on disk: a catalog may have millions of them.
+"""Index the files of a DeltaCAT catalog from one listing, on disk: a catalog may have millions of them.
 
-A transaction counts when its folder of success holds exactly one file, whose name is when it ended. What other
-transactions left is there all the same, and is nobody's.
+A transaction counts if its folder of success has exactly one file, whose name is the time of its end. The files of
+other transactions exist, but count for nothing.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ CREATE INDEX by_end ON committed (ended);
 """
 _OBJECT = "o1, o2, o3, o4, o5, o6"
 FOREVER = 2**63 - 1
-"""A time that everything is before."""
+"""A time after all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A revision that counts: of which object, by which transaction, and when that ended."""
+    """A revision that counts: its object, its transaction, and the end of that transaction."""
 
     object: tuple[str, ...]
     number: int
@@ -58,7 +58,7 @@ class Ended:
 
 
 class Index:
-    """The files of one catalog, to be asked in order."""
+    """The files of one catalog, with queries in order."""
 
     def __init__(self, files: Iterable[FileInfo]) -> None:
         self._database = sqlite3.connect("")
@@ -69,7 +69,7 @@ class Index:
 
     def _add(self, file: FileInfo) -> None:
         if not file.path.isprintable():
-            # no release writes such a name, and bytes that are no text could not be kept
+            # no release writes such a name, and SQLite cannot store bytes that are not text
             self._insert("other", (ascii(file.path), ""))
             return
         found = parse(file.path)
@@ -96,45 +96,45 @@ class Index:
 
     @property
     def is_catalog(self) -> bool:
-        """Whether a file is where DeltaCAT puts it in every catalog. Those of objects are at home at any depth, so a
-        folder above a catalog would have them, too, and not a single transaction."""
+        """True if a file is at a path that every DeltaCAT catalog has. Paths of objects are valid at any depth, so a
+        folder above a catalog would have them, too, but no transaction."""
         queries = ("txn", "other WHERE part = 'version'")
         return any(next(self.ask(f"SELECT 1 FROM {query} LIMIT 1"), None) for query in queries)
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many files there are of each sort."""
+        """The number of files of each kind."""
         sorts = {"transactions": "txn", "revisions": "revision", "names": "mapping", "data_files": "data"}
         return {noun: next(self.ask(f"SELECT COUNT(*) FROM {table}"))[0] for noun, table in sorts.items()}
 
     @property
     def identity(self) -> str | None:
-        """What tells this catalog from others, wherever it is copied to: its first transaction."""
+        """The id that tells this catalog from others, wherever it is copied to: that of its first transaction."""
         found = next(self.ask("SELECT id FROM committed ORDER BY ended, id LIMIT 1"), None)
         return None if found is None else str(found[0]).partition("_")[2]
 
     def size(self, path: str) -> int | None:
-        """How large a data file is; None if there is none."""
+        """Return the size of a data file; None if it does not exist."""
         found = next(self.ask("SELECT size FROM data WHERE path = ?", path), None)
         return None if found is None else int(found[0])
 
     def ended(self, after: int, before: int) -> Iterator[Ended]:
-        """The transactions that count, in the order in which they ended."""
+        """Yield the transactions that count, in the order of their ends."""
         query = "SELECT id, ended, path FROM committed WHERE ended > ? AND ended < ? ORDER BY ended, id"
         return (Ended(*row) for row in self.ask(query, after, before))
 
     def end_of(self, transaction: str) -> int | None:
-        """When a transaction ended; None for one that does not count."""
+        """Return the time of a transaction's end; None if it does not count."""
         found = next(self.ask("SELECT ended FROM committed WHERE id = ?", transaction), None)
         return None if found is None else int(found[0])
 
     def last_end(self, before: int) -> int:
-        """When the last transaction ended; 0 if none did."""
+        """Return the time of the last transaction's end; 0 if there is none."""
         found = next(self.ask("SELECT MAX(ended) FROM committed WHERE ended < ?", before))
         return int(found[0] or 0)
 
     def last_of(self, table: tuple[str, ...], before: int) -> str:
-        """The transaction that wrote last in a table."""
+        """Return the last transaction that wrote to a table."""
         query = (
             "SELECT txn, MAX(ended) FROM revision JOIN committed ON committed.id = txn"
             " WHERE o1 = ? AND o2 = ? AND ended < ?"
@@ -142,8 +142,8 @@ class Index:
         return str(next(self.ask(query, *table, before))[0])
 
     def roots(self, before: int) -> Iterator[tuple[tuple[str, ...], bool]]:
-        """The folders of all namespaces and tables, and whether each lives. One that does not was dropped, or lies in
-        one that was."""
+        """Yield the folders of all namespaces and tables, and whether each lives. A dead one was dropped, or is in a
+        namespace that was dropped."""
         dropped: set[str] = set()
         for row in self._latest(before, 2):
             gone = row.operation == "delete" or row.object[0] in dropped
@@ -152,8 +152,8 @@ class Index:
             yield row.object, not gone
 
     def living(self, before: int) -> Iterator[Row]:
-        """The latest revision of each object that lives, from the root down, each after what it lies in. What lies in
-        one that is gone looks alive, and is not."""
+        """Yield the latest revision of each living object from the root down, each after its parent. An object below a
+        dropped one has no delete of its own, but is not yielded."""
         above: tuple[str, ...] = ()
         for row in self._latest(before, _LEVELS):
             if row.operation == "delete" or row.object[:-1] != above[: len(row.object) - 1]:
@@ -170,7 +170,7 @@ class Index:
         return map(_row, self.ask(query, before, depth))
 
     def of_transaction(self, transaction: str) -> Iterator[Row]:
-        """What one transaction wrote, objects before what lies in them, and revisions in their order."""
+        """Yield the revisions that a transaction wrote: parents before children, and revisions in order."""
         query = (
             f"SELECT {_OBJECT}, depth, number, operation, txn, ended, revision.path, size FROM revision"
             " JOIN committed ON committed.id = txn WHERE txn = ? ORDER BY depth, number"
@@ -178,7 +178,7 @@ class Index:
         return map(_row, self.ask(query, transaction))
 
     def revisions(self, object: tuple[str, ...], before: int) -> Iterator[Row]:
-        """The revisions of one object that count."""
+        """Yield the revisions of an object that count."""
         where = " AND ".join(f"o{level + 1} = ?" for level in range(_LEVELS))
         query = (
             f"SELECT {_OBJECT}, depth, number, operation, txn, ended, revision.path, size FROM revision"
@@ -190,7 +190,7 @@ class Index:
     # What a check asks
 
     def prepare_check(self, before: int) -> None:
-        """Note what lives at a time, and make room for the data files that are named."""
+        """Record the living revisions, and create the tables for the check."""
         self._database.executescript(
             "CREATE INDEX by_path ON revision (path);"
             "CREATE INDEX by_name ON mapping (parent, digest);"
@@ -201,7 +201,8 @@ class Index:
         self._database.executemany("INSERT INTO live VALUES (?)", ((row.path,) for row in self.living(before)))
 
     def everything(self, before: int) -> Iterator[tuple[Row, bool]]:
-        """All revisions that count, from the root down, and whether each is the present state of what lives."""
+        """Yield all revisions that count from the root down, and whether each is the present state of a
+        living object."""
         query = (
             f"SELECT {_OBJECT}, depth, number, operation, txn, ended, revision.path, size, live.path IS NOT NULL"
             " FROM revision JOIN committed ON committed.id = txn LEFT JOIN live ON live.path = revision.path"
@@ -213,7 +214,7 @@ class Index:
         return next(self.ask("SELECT 1 FROM revision WHERE path = ?", path), None) is not None
 
     def named(self, parent: str, digest: str) -> str | None:
-        """The object that a name leads to."""
+        """Return the object that a name leads to."""
         query = (
             "SELECT mapping.id, operation, MAX(number) FROM mapping JOIN committed ON committed.id = txn"
             " WHERE parent = ? AND digest = ?"

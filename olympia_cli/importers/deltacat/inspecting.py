@@ -1,4 +1,4 @@
-"""What a DeltaCAT catalog holds at a time, and its transactions; nothing is brought."""
+"""Inspect a DeltaCAT catalog at a time, with its transactions, without importing it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from olympia_cli.importers.iceberg import Imported
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A transaction: how it ended, if it did, and what it says of itself. Times are in nanoseconds since 1970."""
+    """A transaction: its state, its end, if any, and its log. Times are nanoseconds since 1970."""
 
     id: str
     state: str
@@ -28,15 +28,16 @@ class Told:
 
 
 def look(adoption: Adoption, before: int) -> tuple[Imported, list[Told]]:
-    """What an import into an empty catalog does, which is what the adoption is to be about; and the transactions, which
-    are read first: they say where urls lead."""
+    """Return the result of an import into an empty catalog, which the adoption must use, and the transactions.
+    Transactions are read first, because they define where URLs lead."""
     log = list(_transactions(adoption.source, before))
     done, _ = import_at(adoption, before, "")
     return done, log
 
 
 def _transactions(source: Source, before: int) -> Iterator[Told]:
-    """The transactions that had begun by a time, in that order. One that ended later was still running then."""
+    """Yield the transactions that had begun by a time, in that order. A transaction that ended later was still running
+    then."""
     query = "SELECT id, state, ended, path FROM txn WHERE began < ? ORDER BY began, id, path"
     for id, state, ended, path in source.index.ask(query, before):
         if state == "success" and ended >= before:

@@ -1,6 +1,6 @@
-"""What a path in a DeltaCAT catalog says: which object it is of, which revision, by which transaction.
+"""Parse the paths in a DeltaCAT catalog: the object, the revision and the transaction of a file.
 
-Older releases put files flat where newer ones number folders in between; both are read.
+Older releases have flat folders where newer ones insert numbered folders; both are read.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 
 KINDS = ("namespace", "table", "table version", "stream", "partition", "delta")
-"""The objects from the root down: each lies in the folder of the one before it."""
+"""The kinds of objects from the root down: each is in the folder of its parent."""
 
 _TRANSACTION = r"[0-9]{1,19}_[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _FOLDERS = r"(?:[0-9]+/)*"
@@ -24,7 +24,7 @@ _LARGEST = 2**63
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A file with the content of an object. `object` are the folders down to it; the last is its id."""
+    """A file with the content of an object. `object` has the folders down to it; the last is its id."""
 
     object: tuple[str, ...]
     number: int
@@ -34,7 +34,7 @@ class Revision:
 
 @dataclass(frozen=True, slots=True)
 class NameEntry:
-    """An empty file that says which object has a name. `parent` are the folders down to where the name counts."""
+    """An empty file that maps a name to an object. `parent` has the folders down to the name's scope."""
 
     parent: tuple[str, ...]
     digest: str
@@ -46,7 +46,7 @@ class NameEntry:
 
 @dataclass(frozen=True, slots=True)
 class TransactionFile:
-    """What is left of a transaction: it succeeded at `ended_at`, or is `failed`, `running` or `paused`."""
+    """The file of a transaction: it succeeded at `ended_at`, or is `failed`, `running` or `paused`."""
 
     id: str
     state: str
@@ -55,7 +55,7 @@ class TransactionFile:
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """A file that is of the catalog and holds no metadata: `data`, or a note of the `version` that opened it."""
+    """A file of the catalog without metadata: `data`, or a note of the `version` that opened it."""
 
     part: str
 
@@ -64,7 +64,7 @@ Parsed = Revision | NameEntry | TransactionFile | Elsewhere
 
 
 def parse(path: str) -> Parsed | None:
-    """What a path says; None for one that no release writes."""
+    """Return the meaning of a path; None for a path that no release writes."""
     if path.startswith(("data/", "version/")):
         return Elsewhere(path.partition("/")[0])
     if found := _SUCCESS.fullmatch(path):
@@ -81,5 +81,5 @@ def parse(path: str) -> Parsed | None:
 
 
 def began_at(transaction: str) -> int:
-    """When a transaction began, in nanoseconds since 1970: its id says so."""
+    """Return the beginning of a transaction in nanoseconds since 1970, which is part of its id."""
     return int(transaction.partition("_")[0])

@@ -1,7 +1,7 @@
-"""MessagePack, as far as metadata is written in it: one value from its bytes.
+"""Decode MessagePack, as far as metadata uses it: one value from its bytes.
 
-A length that the bytes cannot hold is refused before anything is made of it, so what is hostile costs no more memory
-than what is sound.
+A length beyond the end of the bytes is refused before memory is allocated. So hostile input costs no more memory than
+sound input.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _LENGTHS = {1: ">B", 2: ">H", 4: ">I"}
 
 
 class Malformed(ValueError):
-    """These bytes are not what they should be."""
+    """The bytes are not valid."""
 
 
 def decode(data: bytes) -> Any:
-    """The value; Malformed when there is none, or more than one."""
+    """Return the value. Raise Malformed if there is none, or more than one."""
     reader = _Reader(data)
     value = reader.value(0)
     if reader.at != len(data):
@@ -69,7 +69,7 @@ class _Reader:
         raise Malformed(f"no value begins with the byte {first:#04x}")
 
     def _kinds(self, depth: int) -> tuple[tuple[int, tuple[int, ...], Callable[[int], Any]], ...]:
-        """What has a length before it: the first byte of its sort, and the widths of the length."""
+        """Return the kinds of values with a length: the first byte of each kind, and the widths of the length."""
         return (
             (0xC4, (1, 2, 4), self._bytes),
             (0xD9, (1, 2, 4), self._text),
@@ -108,6 +108,6 @@ class _Reader:
         return found
 
     def _check(self, values: int) -> None:
-        """Each value has a byte of its own at least."""
+        """Raise Malformed if the bytes cannot hold this many values: each has at least one byte."""
         if self.at + values > len(self.data):
             raise Malformed("it is cut short")

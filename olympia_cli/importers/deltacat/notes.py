@@ -1,17 +1,17 @@
-"""What an adopted object remembers of where it came from: properties that begin with `deltacat.`.
+"""The properties in which an imported object records its source; they begin with `deltacat.`.
 
-| property | of | what it says |
+| property | of | meaning |
 | --- | --- | --- |
-| `deltacat.catalog` | both | which catalog, wherever that is copied to |
-| `deltacat.namespace`, `deltacat.table` | both, tables | what it was called there |
-| `deltacat.transaction` | both | which transaction wrote last in it |
-| `deltacat.history` | both | its revisions, the newest hundred: number, operation, transaction, time |
-| `deltacat.table-version` | tables | which version of the table this is |
-| `deltacat.description` | tables | what was said of it |
-| `deltacat.property.*` | both | properties whose own names would mean something else here |
-| `deltacat.left-out` | tables | of how many sorts what could not be taken is |
-| `deltacat.rewritten` | tables | whether rows of it are merged and written anew |
-| `deltacat.metadata-location` | tables | the metadata that the import made: any other was made here |
+| `deltacat.catalog` | both | id of the catalog, wherever it is copied to |
+| `deltacat.namespace`, `deltacat.table` | both, tables | its names there |
+| `deltacat.transaction` | both | the last transaction that wrote to it |
+| `deltacat.history` | both | its newest hundred revisions: number, operation, transaction, time |
+| `deltacat.table-version` | tables | the version of the table |
+| `deltacat.description` | tables | its description |
+| `deltacat.property.*` | both | properties whose own names have another meaning here |
+| `deltacat.left-out` | tables | number of groups of parts that were left out |
+| `deltacat.rewritten` | tables | whether rows of it were merged and rewritten |
+| `deltacat.metadata-location` | tables | the metadata of the import: any other was written here |
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _OWN = f"{PREFIX}property."
 
 def of_namespace(namespace: Namespace, catalog: str, revisions: Iterable[Row]) -> dict[str, str]:
     own = {
-        # a location would be where tables are made here
+        # a `location` would set the folder of new tables here
         (f"{_OWN}{key}" if key == "location" or key.startswith((RESERVED, PREFIX)) else key): value
         for key, value in texts(namespace.properties).items()
     }
@@ -74,7 +74,7 @@ def _history(revisions: Iterable[Row]) -> dict[str, str]:
 
 
 def texts(properties: Mapping[Any, Any]) -> dict[str, str]:
-    """Properties as text: what is none is written as JSON."""
+    """Return properties as text: other values are written as JSON."""
     return {
         text(str(key)): text(value if isinstance(value, str) else json.dumps(value, default=repr, sort_keys=True))
         for key, value in properties.items()
@@ -83,5 +83,5 @@ def texts(properties: Mapping[Any, Any]) -> dict[str, str]:
 
 
 def text(value: str) -> str:
-    """A text that a definition can hold: half a surrogate pair is none."""
+    """Return a text that a definition can hold: half of a surrogate pair is replaced."""
     return value.encode("utf-8", "replace").decode()

@@ -1,15 +1,16 @@
-"""Partitions that plain files cannot say: their rows as DeltaCAT would show them, to be written anew.
+"""Rewrite partitions that plain files cannot express, with the rows that DeltaCAT would show.
 
-Deltas are applied in their order. Appended rows come; upserted rows take the place of those with the same merge keys,
-the last of them if there are several; a delete takes away the rows with its keys. Keys that are NULL are the same.
+Deltas are applied in order. An append adds rows. An upsert replaces the rows with the same merge keys; of several, the
+last row counts. A delete removes the rows with its keys. NULL keys are equal.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from itertools import groupby
+from itertools import count, groupby
 from typing import Protocol
 from uuid import uuid4
 
@@ -31,15 +32,19 @@ from olympia_cli.storage.protocol import Store
 
 _MERGE_KEY = b"DELTACAT:merge_key"
 _MERGE_ORDERS = (b"DELTACAT:merge_order", b"DELTACAT:event_time")
-"""Columns by which DeltaCAT sorts rows before the last one counts: only those that it merges at once, so that what it
-shows hangs on when it did so."""
+"""Columns by which DeltaCAT sorts rows to find the last one. It sorts only the rows that it merges at once, so its
+result depends on the time of the merge."""
 _ROW = "__row"
 _JSON, _ROWS_A_BATCH = "metadata.json", 2**16
+_AT_ONCE = 512 * 1024 * 1024
+"""So many bytes of files are merged at once; in memory they take several times as much."""
+_MOST_SHARES = 64
+_NO_MEMORY = f"a {_MOST_SHARES}th of its rows does not fit into the memory of one task: give executors more"
 
 
 @dataclass(frozen=True, slots=True)
 class PieceFile:
-    """A file of a delta: where it is in the catalog, and what the manifest says of it."""
+    """A file of a delta: its path in the catalog, and its entry in the manifest."""
 
     path: str
     size: int
@@ -59,15 +64,65 @@ class Step:
 
     @property
     def kind(self) -> str:
-        """What is done with its rows: delete, upsert or append."""
+        """The operation on its rows: delete, upsert or append."""
         return "delete" if self.deletes else "upsert" if self.type == "upsert" else "append"
 
 
 @dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a partition's rows that no delta merges with those of another part: one of `of`, a power of two."""
+
+    number: int = 0
+    of: int = 1
+
+    def halves(self) -> list[Share]:
+        return [Share(self.number, self.of * 2), Share(self.number + self.of, self.of * 2)]
+
+    def rows(self, rows: pa.Table, keys: list[str]) -> pa.Table:
+        """The rows whose keys fall into this share. Rows with the same keys fall into one."""
+        if self.of == 1:
+            return rows
+        masks = [self._mask(batch) for batch in _keyed(rows, keys).to_batches(max_chunksize=_ROWS_A_BATCH)]
+        return rows.filter(pa.chunked_array(masks, pa.bool_()))
+
+    def _mask(self, keys: pa.RecordBatch) -> pa.BooleanArray:
+        total = pa.repeat(pa.scalar(0, pa.int64()), keys.num_rows)
+        for column in keys.columns:
+            encoded = column.dictionary_encode()
+            digests = pa.array([_digest(value) for value in encoded.dictionary], pa.int64())
+            total = pc.bit_wise_xor(total, pc.fill_null(digests.take(encoded.indices), 0))
+        return pc.equal(pc.bit_wise_and(total, self.of - 1), self.number)
+
+
+WHOLE = Share()
+
+
+def _digest(value: pa.Scalar) -> int:
+    """A number that equal values share. Values that Python does not have all share one."""
+    try:
+        plain = value.as_py()
+    except (ValueError, OverflowError):
+        return 0
+    # the zeros of both signs are equal
+    return zlib.crc32(repr(plain + 0.0 if isinstance(plain, float) else plain).encode("utf-8", "surrogatepass"))
+
+
+@dataclass(frozen=True, slots=True)
 class Piece:
-    """A partition that is written anew, as the deltas that it is made of, in their order."""
+    """A partition to rewrite: its deltas in order."""
 
     steps: tuple[Step, ...]
+
+    @property
+    def upserts(self) -> bool:
+        return any(step.kind == "upsert" for step in self.steps)
+
+    def shares(self) -> list[Share]:
+        """The shares that it is merged in, by the bytes of its files."""
+        size, of = sum(file.size for step in self.steps for file in step.files), 1
+        while size > _AT_ONCE * of and of < _MOST_SHARES:
+            of *= 2
+        return [Share(number, of) for number in range(of)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +140,19 @@ class OutOfMemory(str):
 
 
 Outcome = tuple[DataFile, ...] | str
-"""The data files that a piece became, or why it cannot be read."""
+"""The data files of a piece, or the reason why it cannot be read."""
 
 Metadata = TableMetadata
 
 
 class Rewriter(Protocol):
     def write(self, metadata: Metadata, version: TableVersion, pieces: Sequence[Piece]) -> list[Outcome]:
-        """What each piece becomes in a table. Nothing names the files yet."""
+        """Write the files of each piece. No metadata names them yet."""
         ...
 
 
 def why_not(steps: Iterable[Step], version: TableVersion) -> str | None:
-    """Why it is not known which rows these deltas leave; None where it is."""
+    """Return why the rows after these deltas are unknown; None if they are known."""
     columns = [] if version.schema is None else list(arrow_schema(version.schema))
     keys = merge_keys(version)
     for step in steps:
@@ -123,14 +178,14 @@ def why_not(steps: Iterable[Step], version: TableVersion) -> str | None:
 
 
 def merge_keys(version: TableVersion) -> list[str]:
-    """The columns by which rows are the same."""
+    """Return the columns that identify rows."""
     columns = [] if version.schema is None else arrow_schema(version.schema)
     return [column.name for column in columns if _MERGE_KEY in (column.metadata or {})]
 
 
 @dataclass(frozen=True, slots=True)
 class Rewriting:
-    """Pieces of a table that are to be written, as they are sent to whoever does it. The properties are PyIceberg's for
+    """Pieces of a table to write, in the form that is sent to tasks. `source` and `dest` are PyIceberg's properties for
     the files of the source and of the table, and may hold secrets."""
 
     base: str
@@ -157,18 +212,35 @@ class Rewriting:
 
     @property
     def store(self) -> Store:
-        """The folder that is written to."""
+        """The folder to write to."""
         return folder_store(self.folder, tuple(sorted(self.dest.items())))
 
     def write(self, piece: Piece) -> Outcome | Unseen:
-        """Write what a piece becomes."""
+        """Write what a piece becomes, share by share. A share that does not fit into memory is halved."""
+        files: list[DataFile] = []
+        waiting = piece.shares()
+        while waiting:
+            share = waiting.pop()
+            try:
+                found = self._write(piece, share)
+            except MemoryError:
+                if share.of < _MOST_SHARES:
+                    waiting += share.halves()
+                    continue
+                found = OutOfMemory(_NO_MEMORY)
+            if not isinstance(found, tuple):
+                # nothing is to name what the other shares became
+                self.store.delete_many([file.file_path.removeprefix(f"{self.folder}/") for file in files])
+                return found
+            files += found
+        return tuple(files)
+
+    def _write(self, piece: Piece, share: Share) -> Outcome | Unseen:
         try:
-            rows = merged(piece, self.version, self._read)
+            rows = merged(piece, self.version, self._read, share)
         except (Unfit, pa.ArrowNotImplementedError) as error:
             # Arrow does not compare values of every type
             return " ".join(str(error).split())
-        except MemoryError:
-            return OutOfMemory("its rows do not fit into the memory of one task: give executors more")
         if isinstance(rows, Unseen):
             return rows
         dest = load_file_io(self.dest, self.folder)
@@ -176,7 +248,7 @@ class Rewriting:
         return tuple(write_rows(decode_metadata(self.metadata, _JSON), dest, self.folder, batches))
 
     def sees(self, file: Unseen) -> bool:
-        """Whether this process sees a file as it was listed."""
+        """Return True if this process sees a file as it was listed."""
         found = self._input(file.path)
         return found.exists() and len(found) == file.size
 
@@ -198,23 +270,29 @@ class Rewriting:
 
 
 def merged(
-    piece: Piece, version: TableVersion, read: Callable[[PieceFile, Sequence[str]], pa.Table | Unseen]
+    piece: Piece,
+    version: TableVersion,
+    read: Callable[[PieceFile, Sequence[str]], pa.Table | Unseen],
+    share: Share = WHOLE,
 ) -> pa.Table | Unseen:
-    """The rows that the deltas of a partition leave. `read` gives those of a file, which must have these keys."""
+    """The rows that the deltas of a partition leave, or a share of them. `read` gives those of a file, which must have
+    these keys. Without upserts a share is some of the files: deletes look at each row alone."""
     assert version.schema is not None
     schema = arrow_schema(version.schema)
     rows = fitted(schema.empty_table(), version, None, ())
-    keys = merge_keys(version)
-    # deltas of one kind that follow each other are applied together: of many small ones each would cost a whole merge
+    keys, upserts, appended = merge_keys(version), piece.upserts, count()
+    # consecutive deltas of one kind are applied together: each merge has a high fixed cost
     for kind, steps in groupby(piece.steps, lambda step: step.kind):
         parts: dict[tuple[str, ...], list[pa.Table]] = {}
         for file in (file for step in steps for file in step.files):
             named = _names(file.entry.keys, schema) if kind == "delete" else []
             by = [] if kind == "append" else named or keys
+            if kind == "append" and not upserts and next(appended) % share.of != share.number:
+                continue
             found = read(file, by)
             if isinstance(found, Unseen):
                 return found
-            parts.setdefault(tuple(by), []).append(found)
+            parts.setdefault(tuple(by), []).append(share.rows(found, keys) if upserts and kind != "delete" else found)
         for columns, some in parts.items():
             come = pa.concat_tables(some)
             if kind == "upsert":
@@ -228,7 +306,7 @@ def merged(
 
 
 def _keyed(rows: pa.Table, keys: list[str]) -> pa.Table:
-    """Merge keys as DeltaCAT compares them: as text, in which what is NULL is empty."""
+    """Return the merge keys as DeltaCAT compares them: as text, with NULL as empty text."""
     found = rows.select(keys)
     for at, column in enumerate(found.schema):
         if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -237,8 +315,8 @@ def _keyed(rows: pa.Table, keys: list[str]) -> pa.Table:
 
 
 def _deleted(rows: pa.Table, others: pa.Table, columns: list[str]) -> pa.Table:
-    """The rows that a delete leaves. DeltaCAT asks each column apart whether the delete has its value, which takes more
-    than what it names where the columns are several: Unfit then."""
+    """Return the rows that a delete leaves. DeltaCAT checks each column separately for a value of the delete, which can
+    remove more rows than named if there are several columns. Raise Unfit in that case."""
     left = _without(rows, others, columns, pa.Table.select)
     if len(columns) > 1:
         apart = (pc.is_in(rows[name], value_set=others[name].combine_chunks()) for name in columns)
@@ -252,7 +330,7 @@ def _deleted(rows: pa.Table, others: pa.Table, columns: list[str]) -> pa.Table:
 def _without(
     rows: pa.Table, others: pa.Table, keys: list[str], select: Callable[[pa.Table, list[str]], pa.Table]
 ) -> pa.Table:
-    """The rows whose keys none of the others has."""
+    """Return the rows whose keys none of the others has."""
     both = pa.concat_tables(
         [
             select(rows, keys).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64())),
@@ -266,14 +344,14 @@ def _without(
 
 
 def _last(rows: pa.Table, keys: list[str]) -> pa.Table:
-    """Of rows with the same keys the last one."""
+    """Return the last row of each key."""
     numbered = _keyed(rows, keys).append_column(_ROW, pa.array(range(rows.num_rows), pa.int64()))
     found = numbered.group_by(keys, use_threads=False).aggregate([(_ROW, "max")])
     return rows.take(found[f"{_ROW}_max"].combine_chunks().sort())
 
 
 def _names(keys: Iterable[str | int | None], schema: pa.Schema) -> list[str]:
-    """Columns that are named by their names or their ids."""
+    """Return the names of columns that are given by name or id."""
     by_id = {int((column.metadata or {}).get(ID, -1)): column.name for column in schema}
     found = [key if isinstance(key, str) else by_id.get(-1 if key is None else key, "") for key in keys]
     if not set(found) <= set(schema.names):

@@ -1,4 +1,4 @@
-"""The rows of a file of DeltaCAT, whatever it is written in, under the columns that its table has by now."""
+"""Read the rows of a DeltaCAT file, in any of its formats, with the present columns of its table."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def is_readable(entry: Entry) -> bool:
 
 
 def read_rows(data: bytes, entry: Entry, version: TableVersion, keys: Sequence[str]) -> pa.Table:
-    """The rows of a file; Unfit where it cannot be read, or lacks one of the keys."""
+    """Return the rows of a file. Raise Unfit if it is unreadable, or lacks one of the keys."""
     try:
         return fitted(_read(data, entry, version), version, entry.rows, keys)
     except MemoryError:
@@ -44,8 +44,9 @@ def read_rows(data: bytes, entry: Entry, version: TableVersion, keys: Sequence[s
 
 
 def fitted(rows: pa.Table, version: TableVersion, count: int | None, keys: Sequence[str]) -> pa.Table:
-    """The rows of a file, so many if that is said, under the present columns. One that it lacks is empty, or has the
-    value that it has for older files. Unfit where its columns are not to be told, or it lacks one of the keys."""
+    """Return the rows of a file with the present columns. A missing column is empty, or has its value for older files.
+    Raise Unfit if the file has another number of rows than `count`, its columns are ambiguous, or it lacks one of the
+    keys."""
     assert version.schema is not None
     if count is not None and rows.num_rows != count:
         raise Unfit(f"it has {rows.num_rows:,} of the {count:,} rows that its manifest says")
@@ -63,8 +64,8 @@ def fitted(rows: pa.Table, version: TableVersion, count: int | None, keys: Seque
 
 
 def _columns(schema: pa.Schema, version: TableVersion) -> Mapping[str, int]:
-    """Where in a file the present columns are: by their ids where these count, else by the names that they have or
-    had."""
+    """Return the positions of the present columns in a file: by their ids if these count, else by their present or
+    former names."""
     assert version.schema is not None
     present = arrow_schema(version.schema)
     ids = column_ids(list(schema), version)
@@ -101,7 +102,7 @@ def _default(column: pa.Field) -> pa.Scalar:
     try:
         value = decode(data)
     except Malformed:
-        # newer releases write it so
+        # newer releases encode it as Base64
         value = decode(b64decode(data, validate=True))
     return pa.scalar(value, column.type)
 
@@ -111,13 +112,13 @@ def _read(data: bytes, entry: Entry, version: TableVersion) -> pa.Table:
         with pa.CompressedInputStream(pa.BufferReader(data), "gzip") as stream:
             data = stream.read()
     rows = _READERS[entry.content_type](data, _schema_of(entry, version))
-    # what leads out of the file is found here, before it is followed, and text that is none
+    # this finds offsets beyond the file before they are followed, and text that is not UTF-8
     rows.validate(full=True)
     return rows
 
 
 def _schema_of(entry: Entry, version: TableVersion) -> pa.Schema:
-    """The schema that a file was written with; the present one where that is not said."""
+    """Return the schema with which a file was written; the present one if that is not stated."""
     assert version.schema is not None
     for data in version.schemas:
         schema = arrow_schema(data)
@@ -142,8 +143,9 @@ def _orc(data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _csv(data: bytes, schema: pa.Schema) -> pa.Table:
-    """DeltaCAT writes no names of columns: they are those of the schema, in its order. NULL is an empty cell, and no
-    word is: some of its writers put text without quotes. Text may have lines, which Arrow would cut a file at."""
+    """Read CSV as DeltaCAT writes it. It has no header: the columns are those of the schema, in order. NULL is an empty
+    cell, and no word means NULL: some of its writers put text without quotes. Text may contain newlines, at which Arrow
+    would otherwise split a file."""
     return pa.csv.read_csv(
         pa.BufferReader(data),
         read_options=pa.csv.ReadOptions(column_names=schema.names),
@@ -163,7 +165,7 @@ def _json(data: bytes, schema: pa.Schema) -> pa.Table:
 
 
 def _avro(data: bytes) -> pa.Table:
-    """The records are read in parts: as Python's objects they take many times the room of a column."""
+    """Read the records in parts: as Python objects they take many times the memory of a column."""
     try:
         records = AvroRecords(data, "", None)
         type, convert = _avro_type(records.schema)
@@ -202,8 +204,8 @@ _AVRO_LOGICAL = {
 
 
 def _avro_type(schema: Any) -> tuple[pa.DataType, _Convert]:
-    """The Arrow type for a type of Avro, and what makes a value of it from one as Avro stores it. A named type that is
-    used again, and a choice of several types, are Unfit: DeltaCAT writes neither."""
+    """Return the Arrow type for an Avro type, and the function that converts its values. Raise Unfit for a named type
+    that is used again, and for a union of several types: DeltaCAT writes neither."""
     match schema:
         case str() if schema in _AVRO:
             return _AVRO[schema], _same

@@ -1,7 +1,7 @@
-"""The columns of a DeltaCAT table in Iceberg's terms, and whether a file of it can be read by them.
+"""The columns of a DeltaCAT table as Iceberg columns, and the check that a file can be read with them.
 
-DeltaCAT numbers columns from 0, and its files hold the numbers: the table keeps them, so that readers find each column
-whatever it is called.
+DeltaCAT numbers columns from 0, and its files contain the numbers. The table keeps them, so that readers find each
+column under any name.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _VALUES: dict[type, type] = {BooleanType: bool, IntegerType: int, LongType: int,
 
 
 class Unfit(Exception):
-    """A table or a file that Iceberg cannot have so."""
+    """A table or a file that Iceberg cannot have as it is."""
 
 
 class Rewritable(Unfit):
-    """A file that Iceberg cannot have as it is, and can if its rows are written anew."""
+    """A file that Iceberg cannot have as it is, but can if its rows are rewritten."""
 
 
 def table_schema(version: TableVersion) -> Schema:
-    """The columns of a table, under the ids that they have. All are optional: an older file may not have them."""
+    """Return the columns of a table with their ids. All are optional, because older files may lack them."""
     if version.schema is None:
         raise Unfit("it has no schema")
     arrow = arrow_schema(version.schema)
@@ -54,7 +54,7 @@ def table_schema(version: TableVersion) -> Schema:
 
 
 def former_names(version: TableVersion) -> set[tuple[int, str]]:
-    """Which names the columns have, or had once."""
+    """Return the pairs of id and name that the columns have or had."""
     return {
         (int(id), field.name)
         for schema in (*version.schemas, *([version.schema] if version.schema else []))
@@ -64,9 +64,10 @@ def former_names(version: TableVersion) -> set[tuple[int, str]]:
 
 
 def column_ids(columns: Sequence[pa.Field], version: TableVersion) -> list[int] | None:
-    """The ids by which the columns of a file are read; None if they are read by their names, as DeltaCAT reads them.
+    """Return the ids by which the columns of a file are read; None if they are read by name, as DeltaCAT does.
 
-    Ids count if each column has its own one, and if those of the table's columns come with names that they have or had.
+    Ids count if each column has its own, and if the ids of the table's columns come with present or former names of
+    these.
     """
     assert version.schema is not None
     ids, names = list(_ids(columns)), former_names(version)
@@ -79,13 +80,13 @@ def column_ids(columns: Sequence[pa.Field], version: TableVersion) -> list[int] 
 
 
 def with_default(version: TableVersion) -> set[str]:
-    """The columns that have a value in files which lack them."""
+    """Return the columns that have a value for files without them."""
     arrow = [] if version.schema is None else arrow_schema(version.schema)
     return {field.name for field in arrow if DEFAULT in (field.metadata or {})}
 
 
 def arrow_schema(data: bytes) -> pa.Schema:
-    """A schema from its bytes; Unfit where they are none."""
+    """Decode an Arrow schema. Raise Unfit if it is malformed."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(data))
     except (pa.ArrowException, ValueError, OSError) as error:
@@ -101,7 +102,7 @@ def _optional(field: NestedField) -> NestedField:
 
 
 def _leaves(fields: Iterable[pa.Field], inner: bool = False) -> Iterator[pa.DataType]:
-    """The types of the columns; `inner` gives those of structs and lists too."""
+    """Yield the types of the leaf columns; with `inner`, also those of structs and lists."""
     for field in fields:
         below = [field.type.field(at) for at in range(field.type.num_fields)]
         if pa.types.is_map(field.type):
@@ -112,7 +113,7 @@ def _leaves(fields: Iterable[pa.Field], inner: bool = False) -> Iterator[pa.Data
 
 
 def _ids(fields: Iterable[pa.Field]) -> Iterator[bytes | None]:
-    """For each column, and each within one, the id that it has."""
+    """Yield the id of each column and of each field within one; None for a column without an id."""
     for field in fields:
         yield (field.metadata or {}).get(ID)
         if pa.types.is_map(field.type):
@@ -122,8 +123,8 @@ def _ids(fields: Iterable[pa.Field]) -> Iterator[bytes | None]:
 
 
 def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, str]], defaults: set[str]) -> None:
-    """Refuse a file in which readers would find other columns, or columns of other types, or no value where there is
-    one for files that lack the column."""
+    """Raise Unfit for a file that readers would misread: other columns, other types, or a missing column that has a
+    value."""
     arrow = metadata.schema.to_arrow_schema()
     have = list(_ids(arrow))
     if any(have) and not all(have):
@@ -136,7 +137,7 @@ def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, 
         raise Unfit(f"Iceberg does not have its columns: {' '.join(str(error).split())[:200]}") from None
     known = {field.field_id: field for field in schema.fields}
     if not any(have):
-        # readers go by the names, and some of them want to know all
+        # readers use the names, and some of them require all to be known
         strange = [field.name for field in columns.fields if field.name not in _top(schema)]
         if strange:
             raise Unfit(f"its columns have no ids, and {strange[0]!a} is none of the table's")
@@ -155,7 +156,7 @@ def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, 
 
 
 def _by_name(reason: str, arrow: pa.Schema, schema: Schema) -> Unfit:
-    """The error for a file whose ids are wrong. It is written anew if its names and types are those of the table."""
+    """Return the error for a file with wrong ids: Rewritable if its names and types are those of the table."""
     try:
         columns = _fresh(arrow).fields
     except Exception:
@@ -166,7 +167,8 @@ def _by_name(reason: str, arrow: pa.Schema, schema: Schema) -> Unfit:
 
 
 def _reads_as(one: IcebergType, other: IcebergType) -> bool:
-    """Whether a column of one type is read as another: as what is wider, or of what others are made as it is."""
+    """Return True if a column of one type can be read as the other: the same, a wider, or a nested type with the same
+    text."""
     if not (one.is_primitive and other.is_primitive):
         return re.sub(r"\d+: ", "", str(one)) == re.sub(r"\d+: ", "", str(other))
     try:
@@ -180,8 +182,8 @@ def _top(schema: Schema) -> set[str]:
 
 
 def partition_spec(version: TableVersion, schema: Schema) -> tuple[PartitionSpec, tuple[int, ...]]:
-    """How the table is partitioned, and which of the values of a partition that takes. What Iceberg reckons in another
-    way (buckets, parts of times) is left out: without it all rows are found as well."""
+    """Return the partition spec of the table, and the positions of its values in a partition. Transforms that Iceberg
+    computes differently (buckets, parts of times) are left out: all rows are found without them."""
     fields: list[PartitionField] = []
     at: list[int] = []
     for number, key in enumerate(version.keys):
@@ -200,7 +202,7 @@ def _column(key: PartitionKey, schema: Schema) -> NestedField | None:
 def partition_values(
     values: tuple[Any, ...] | None, spec: PartitionSpec, at: tuple[int, ...], schema: Schema
 ) -> list[Any]:
-    """The values of a file as manifests hold them."""
+    """Return the partition values of a file as in manifests."""
     if spec.is_unpartitioned():
         return []
     if values is None or len(values) <= max(at):

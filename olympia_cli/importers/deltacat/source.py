@@ -1,4 +1,4 @@
-"""A DeltaCAT catalog as a source: its objects at a time, or transaction by transaction, each file read once."""
+"""A DeltaCAT catalog as a source: its objects at a time, or transaction by transaction. Each file is read once."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from olympia_cli.storage.protocol import Store
 
 AT_ONCE = 1024
 MAX_SIZE = 2**26
-"""No metadata file is larger: a delta of a hundred thousand files has a quarter of that."""
+"""Highest number of bytes of a metadata file: a delta of a hundred thousand files has a quarter of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A revision and its content, or why it cannot be read."""
+    """A revision and its content, or the reason why it is unreadable."""
 
     row: Row
     body: Body | str
 
 
 Inside = dict[tuple[str, ...], dict[tuple[str, ...], Found]]
-"""Objects by the folders that lead to them, in the folders that they lie in."""
+"""Objects by their folders, per parent folder."""
 
 
 @dataclass(slots=True)
 class SourceTable:
-    """A table, and what lies in it: versions, streams, partitions, deltas, by the folders that lead there."""
+    """A table and its versions, streams, partitions and deltas, by their folders."""
 
     namespace: str
     found: Found
@@ -48,7 +48,7 @@ class SourceTable:
 
     @property
     def name(self) -> TableName:
-        """What it is called there, legal here or not."""
+        """The table's name at the source, legal here or not."""
         assert isinstance(self.found.body, Table)
         return TableName.known_legal(self.namespace, self.found.body.name)
 
@@ -62,13 +62,13 @@ class SourceTable:
         return self.inside.get(folders[:-1], {}).get(folders)
 
     def below(self, folders: tuple[str, ...]) -> Iterable[Found]:
-        """What lies in a folder, one level down."""
+        """Return the children of a folder."""
         return self.inside.get(folders, {}).values()
 
 
 class Source:
-    """What is there. `remedy` is what brings what plain files cannot say, where somebody can do it, and `last_remedy`
-    what brings that of which it is not known how to."""
+    """A catalog to import. `remedy` advises how to import parts that plain files cannot express, if there is a way.
+    `last_remedy` is for partitions whose rows are unknown."""
 
     remedy: Remedy | None = None
     last_remedy: Remedy | None = None
@@ -83,7 +83,8 @@ class Source:
         self._roots: dict[str, str | None] = {}
 
     def before(self, at: str | None, now_millis: int) -> int:
-        """The time up to which transactions count, in nanoseconds; one that is named counts itself."""
+        """Return the time before which transactions count, in nanoseconds. A transaction that is named
+        counts itself."""
         if at is None:
             return FOREVER
         if TRANSACTION_ID.fullmatch(at):
@@ -101,7 +102,7 @@ class Source:
         )
 
     def read(self, rows: Iterable[Row]) -> Iterator[Found]:
-        """The contents of revisions, in the order asked for."""
+        """Yield the contents of revisions, in the order of `rows`."""
         waiting = iter(rows)
         while batch := list(islice(waiting, AT_ONCE)):
             small = (row.path for row in batch if row.size <= MAX_SIZE)
@@ -114,7 +115,7 @@ class Source:
                 yield Found(row, _body(row, data))
 
     def read_marked(self, rows: Iterable[tuple[Row, bool]]) -> Iterator[tuple[Found, bool]]:
-        """As `read`, of rows that each have a mark."""
+        """Yield the same as `read` for rows that each have a mark."""
         marks: deque[bool] = deque()
 
         def unmarked() -> Iterator[Row]:
@@ -125,7 +126,7 @@ class Source:
         return ((found, marks.popleft()) for found in self.read(unmarked()))
 
     def log(self, transaction: Ended) -> TransactionLog | str:
-        """What a transaction says of itself, or why that cannot be read."""
+        """Return the log of a transaction, or the reason why it is unreadable."""
         try:
             log = read_log(self.store.read(transaction.path), transaction.path)
         except Malformed as error:
@@ -137,7 +138,7 @@ class Source:
         return log
 
     def root_of(self, transaction: str) -> str | None:
-        """Where the catalog was when a transaction wrote."""
+        """Return the location of the catalog when a transaction wrote."""
         if transaction not in self._roots:
             ended = next(self.index.ask("SELECT id, ended, path FROM committed WHERE id = ?", transaction), None)
             self._roots[transaction] = None
@@ -146,8 +147,8 @@ class Source:
         return self._roots[transaction]
 
     def tables(self, before: int) -> Iterator[Namespace | SourceTable | Found]:
-        """What lives at a time: each namespace, and then its tables, one in memory at a time. What cannot be read is
-        there as it was found."""
+        """Yield the living objects at a time: each namespace, then its tables, with one table in memory at a time. An
+        unreadable object is yielded as Found."""
         namespace: Namespace | None = None
         for folders, group in groupby(self.read(self.index.living(before)), lambda found: found.row.object[:2]):
             first = next(group)

@@ -1,6 +1,5 @@
-"""Changes of objects that came from a DeltaCAT catalog, staged in one commit after the other: what is here under which
-id, and what cannot be done.
-"""
+"""Stage changes of objects that came from a DeltaCAT catalog, one commit after the other: the objects here by id, and
+the changes that are impossible."""
 
 from __future__ import annotations
 
@@ -34,15 +33,14 @@ _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAMES = (notes.NAMESPACE, notes.TABLE, FORMER_NAME)
 
 Key = tuple[Kind, str]
-"""An object by its id."""
+"""An object, by its kind and id."""
 
 
 @dataclass(slots=True)
 class Staging:
-    """One import. The files of the source are at `base`, and `io` reads them; `rewriter` writes what they cannot say,
-    if somebody does. `here` are the objects of this catalog by
-    their ids, `mine` those that came from the source before; `told` is what was left out, by the object that it is
-    of."""
+    """An import in progress. The files of the source are at `base`, and `io` reads them. `rewriter` writes rows that
+    plain files cannot express, if there is one. `here` has the objects of this catalog by id, `mine` those that came
+    from this source. `told` has what was left out, per object."""
 
     source: Source
     base: str
@@ -68,7 +66,7 @@ class Staging:
         return self.staged.staged
 
     def begin(self, before: int) -> CatalogTransaction:
-        """A commit that brings what the source holds before a time."""
+        """Begin a commit of the state of the source before a time."""
         self.staged, self._before, self._waiting = CatalogTransaction.begin(self.catalog), before, []
         self._moves = []
         if self.staged.version != self._version:
@@ -76,12 +74,12 @@ class Staging:
         return self.staged
 
     def commit(self, message: str) -> int:
-        """Commit what is staged; the version."""
+        """Commit the staged changes, and return the version."""
         self._version = self.staged.commit(message).version
         return self._version
 
     def _look(self, snapshot: Snapshot) -> None:
-        """What is here before the import, or by now, when somebody else has committed meanwhile."""
+        """Read the objects of this catalog, before the import or after a commit of another program."""
         self.here, self.mine, self._version = {}, set(), snapshot.version
         for kind in (Kind.NAMESPACE, Kind.TABLE):
             for found in snapshot.objects(kind):
@@ -90,7 +88,8 @@ class Staging:
                     self.mine.add((kind, found.id))
 
     def dropped(self, before: int) -> list[Key]:
-        """What was dropped at the source. What is not there, and was not dropped, was lost: it stays, and is told."""
+        """Return the objects that were dropped at the source. An object that is missing there without a drop was lost:
+        it stays, and is reported."""
         lost, dropped = set(self.mine), []
         for folders, lives in self.source.index.roots(before):
             key = (Kind.NAMESPACE if len(folders) == 1 else Kind.TABLE), self.id_of(folders[-1])
@@ -102,7 +101,7 @@ class Staging:
         return dropped
 
     def id_of(self, id: str) -> str:
-        """The id that an object has here: its own where it is one, else always the same other one."""
+        """Return the id of an object here: its own if it is a UUID, else one that is derived from it."""
         return id if _UUID.fullmatch(id) else str(uuid.uuid5(uuid.NAMESPACE_OID, f"{self.source.index.identity}/{id}"))
 
     def _drop(self, key: Key) -> None:
@@ -129,7 +128,7 @@ class Staging:
             self.done.renamed.append((former, str(name)))
 
     def _change(self, key: Key, name: ObjectName, properties: dict[str, str], what: str) -> None:
-        """Set properties, and rename as soon as nobody has the name; what it is called there is noted then."""
+        """Set properties, and rename once the name is free. The names at the source are recorded then."""
         names = {one: properties.pop(one) for one in _NAMES if one in properties}
         self._set(self.here[key], properties)
         if self.here[key] == name:
@@ -138,7 +137,7 @@ class Staging:
             self._try(key, lambda: self._renamed(key, name, names), name, what)
 
     def _set(self, name: ObjectName, properties: dict[str, str]) -> None:
-        """Set properties; those that were set here stay."""
+        """Set properties, and keep those that were set here."""
         former = self._present(name)
         new = deepcopy(former)
         new.properties.update(properties)
@@ -161,7 +160,7 @@ class Staging:
         self._set(name, names)
 
     def _try(self, key: Key, do: Callable[[], None], name: ObjectName, what: str) -> None:
-        """Do what needs a name as soon as nobody has it."""
+        """Run `do` once the name that it needs is free."""
 
         def attempt() -> bool:
             if self.transaction.draft.find(name):
@@ -187,7 +186,7 @@ class Staging:
         self.told[key] = [LeftOut(what, why, remedy)]
 
     def _former_name(self, named: ObjectName) -> ObjectName:
-        """What an import called it here; its namespace may have moved on already."""
+        """Return the name that an import gave the object here; its namespace may already have moved."""
         name = self.renaming.name(named)
         for old, new in self._moves:
             name = moved(name, old, new)
@@ -195,6 +194,6 @@ class Staging:
 
 
 def is_as_made(definition: ObjectDefinition) -> bool:
-    """Whether a table is as an import has left it."""
+    """Return True if a table is as an import left it."""
     assert isinstance(definition, TableDef)
     return definition.properties.get(notes.METADATA) == definition.iceberg_metadata_location

@@ -1,4 +1,4 @@
-"""A table of DeltaCAT as an Iceberg table: made, or brought to where its source is by now. Its data files stay."""
+"""Create or move on a DeltaCAT table as an Iceberg table. Its data files stay where they are."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ from olympia_cli.names import TableName
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What a table is to be: its columns, its files with what they say of themselves, and what is left out of it.
-    `is_torn` says that some of it, or a file that it has already, cannot be read as what it is to be."""
+    """The plan for a table: its columns, its files with their footers, and what is left out. `is_torn` says that a part
+    of the source, or a file that the table has, is unreadable or does not fit."""
 
     schema: Schema
     spec: PartitionSpec
@@ -72,23 +72,23 @@ class TablePlan:
 def plan(
     base: str, io: FileIO, contents: Contents, spec: PartitionSpec | None = None, known: frozenset[str] = frozenset()
 ) -> TablePlan:
-    """What a table is to be. `known` are the files that it has already, whose footers are not read again, and `spec` is
-    how it is partitioned. A file that Iceberg cannot have as it is becomes a piece of its own if rows may be written
-    anew. Unfit when Iceberg cannot have the table."""
+    """Return the plan for a table. `known` are the files that it already has, whose footers are not read again, and
+    `spec` is its partition spec. A file that Iceberg cannot have as it is becomes a piece of its own if rows may be
+    rewritten. Raise Unfit if Iceberg cannot have the table."""
     version = contents.version
     schema, names, defaults = table_schema(version), former_names(version), with_default(version)
     wanted, at = partition_spec(version, schema)
     if spec is None:
-        # what is partitioned in several ways is found as well without any
+        # rows of several partition schemes are found without partitions, too
         one_way = all(file.values is not None and len(file.values) == len(version.keys) for file in contents.files)
         spec = wanted if one_way else UNPARTITIONED_PARTITION_SPEC
     elif [field.source_id for field in spec.fields] != [field.source_id for field in wanted.fields]:
         at = ()
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]] = {}
     skipped, is_torn, pieces = list(contents.skipped), contents.is_torn, list(contents.pieces)
-    # one that is missing is told already, and stays in a table that has it
+    # a missing file is already reported, and stays in a table that has it
     present = [file for file in contents.files if file.size is not None or f"{base}/{file.path}" in known]
-    # a column may have come with a value for files that are known
+    # a new column may have a value for known files
     new = [file for file in present if file.size is not None and (defaults or f"{base}/{file.path}" not in known)]
     ends = LocalFooters(base, io).read([ParquetFile(file.path, file.size or 0, {}) for file in new])
     footers = {file.path: end if isinstance(end, str) else end.metadata for file, end in zip(new, ends, strict=True)}
@@ -99,7 +99,7 @@ def plan(
             if isinstance(footer, str):
                 raise Unfit(footer)
             if not is_known:
-                # the table has noted the values of one that it has
+                # the table already records the values of a known file
                 values = partition_values(file.values, spec, at, schema) if at or not spec.fields else _other_way()
             if footer is not None:
                 check_file(footer, schema, names, defaults)
@@ -108,7 +108,7 @@ def plan(
             if isinstance(error, Rewritable) and contents.rewrites:
                 pieces.append(_piece_of(file))
                 continue
-            # the source has it still, so its rows are not taken out
+            # the source still has the file, so its rows are not removed
             is_torn = is_torn or is_known
             stays = "; its table has it, and stays as it is" if is_known else ""
             skipped.append(
@@ -120,7 +120,8 @@ def plan(
 
 
 def _piece_of(file: SourceFile) -> Piece:
-    """A file whose rows are written anew. No delta changes them, so that it does not take others along."""
+    """Return a piece for a single file whose rows are rewritten. No delta changes them, so other files are not
+    affected."""
     size = file.size or 0
     entry = Entry(file.path, file.rows, size, PARQUET, "identity", "data")
     return Piece((Step("append", (PieceFile(file.path, size, entry),)),))
@@ -133,7 +134,7 @@ def _other_way() -> list[object]:
 def _check(
     file: SourceFile, footer: pq.FileMetaData, fields: Sequence[PartitionField], values: Sequence[object]
 ) -> None:
-    """Refuse a file that does not hold what its manifest and its partition say."""
+    """Raise Unfit for a file that does not match its manifest or its partition."""
     if file.rows is not None and footer.num_rows != file.rows:
         raise Unfit(f"it has {footer.num_rows:,} of the {file.rows:,} rows that its manifest says")
     for field, value in zip(fields, values, strict=True):
@@ -143,7 +144,7 @@ def _check(
 
 
 def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:
-    """The least and the greatest value of a column, group by group, where the file says so."""
+    """Yield the least and the greatest value of a column per row group, if the file states them."""
     at = next((at for at in range(footer.num_columns) if footer.schema.column(at).path == name), None)
     for group in range(footer.num_row_groups if at is not None else 0):
         statistics = footer.row_group(group).column(at).statistics
@@ -153,7 +154,7 @@ def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The data files that the pieces of a table became, and those that became none; whether more memory would do."""
+    """The data files of rewritten pieces, and the pieces without files. `may_come` says that more memory would help."""
 
     files: tuple[DataFile, ...] = ()
     skipped: tuple[LeftOut, ...] = ()
@@ -172,7 +173,8 @@ class Written:
 def make(
     staged: OlympiaCatalog, name: TableName, id: str, plan: TablePlan, rewriter: Rewriter | None
 ) -> tuple[TableState, Written]:
-    """The metadata of a new table, its manifests being written; it counts when a definition names it."""
+    """Return the metadata of a new table; its manifests are written. The table exists once a definition names the
+    metadata."""
     place = staged._resolve_table_location(None, name.namespace, name.name)
     metadata = TableMetadataV2.model_validate(
         {
@@ -195,8 +197,8 @@ def make(
 
 
 def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Rewriter | None) -> Written:
-    """Bring a table to where its source is: new columns, files that came, files that went. What was written anew before
-    goes, and is written once more; where that fails for a part of it, the table stays as it is."""
+    """Move a table on to the state of its source: new columns, added files, removed files. Earlier rewritten files are
+    removed and rewritten; if that fails for a part, the table stays as it is."""
     table = staged.load_table(identifier_of(name))
     known = known_files(table)
     come = [path for path in plan.files if path not in known]
@@ -236,7 +238,7 @@ def _data_file(table: TableMetadata, path: str, plan: TablePlan) -> DataFile:
     assert file.size is not None
     told = {"record_count": footer.num_rows}
     with suppress(KeyError):
-        # a column that the table no longer has is in no statistics, and then none is told
+        # a column that the table no longer has is in no statistics, and then none are stated
         told = data_file_statistics_from_parquet_metadata(
             parquet_metadata=footer,
             stats_columns=compute_statistics_plan(plan.schema, table.properties),

@@ -1,7 +1,7 @@
-"""What transactions do to a catalog, decoded: pure.
+"""Decode the actions of transactions. Pure.
 
-What the versions write differently is told by the fields themselves: ids of chunks were numbers and are bytes, and the
-values that deletes compare with had an unsigned number among them, which moved the numbers of the types after it.
+Versions of the format differ in their fields, which tell them apart: chunk ids were numbers and are bytes. Older values
+in deletes had an unsigned number among their types, which shifts the field numbers after it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _OPERATORS = {1: "=", 2: "!="}
 
 @dataclass(frozen=True, slots=True)
 class AddFile:
-    """A Parquet file, its size (0 where it is not said) and its footer, as it is written here."""
+    """A Parquet file, its size (0 if not stated), and its footer as the transaction stores it."""
 
     path: str
     size: int
@@ -37,12 +37,12 @@ class RemoveFile:
 
 
 Chunk = tuple[str, str, bytes | int]
-"""The table, the partition, and the id of what a Parquet file holds."""
+"""The table, the partition and the id of a Parquet file's chunk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """A column against a value; `operator` is = or !=."""
+    """A comparison of a column with a value; `operator` is = or !=."""
 
     column: str
     operator: str
@@ -54,7 +54,7 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Which rows were deleted: those of a time, in nanoseconds without the end, for which all comparisons hold."""
+    """The deleted rows: those from `start` up to `end`, exclusive, in nanoseconds, for which all comparisons hold."""
 
     start: int
     end: int
@@ -66,7 +66,7 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Tombstone:
-    """Rows that were deleted, in these chunks."""
+    """A delete of rows in some chunks."""
 
     predicate: Predicate
     chunks: tuple[Chunk, ...]
@@ -74,7 +74,7 @@ class Tombstone:
 
 @dataclass(frozen=True, slots=True)
 class Upgrade:
-    """From here on the catalog is of another format."""
+    """A change of the catalog to another format, from this transaction on."""
 
     format: str
 
@@ -83,7 +83,7 @@ Action = AddFile | RemoveFile | Tombstone | Upgrade
 
 
 def decode_action(data: memoryview) -> Action | None:
-    """None for what later versions may add."""
+    """Return an action, or None for an action of a later version."""
     for number, _, value in fields(data):
         inner = bytes_of(value)
         match number:
@@ -113,7 +113,7 @@ def _add(data: memoryview) -> AddFile:
 
 
 def _path(data: memoryview | None) -> str:
-    """The path as the store has it: its parts stay encoded."""
+    """Return the path as the store has it: its parts stay encoded."""
     if data is None:
         raise Garbled("a file has no path")
     folders: list[str] = []
@@ -162,16 +162,16 @@ def _predicate(data: memoryview) -> Predicate:
     span: tuple[int, int] | None = None
     comparisons: list[Comparison] = []
     for number, _, value in fields(data):
-        # 1 and 3 are the tables and the partition that it is for: the chunks say so more exactly
+        # fields 1 and 3 are the tables and the partition of the delete; the chunks are more exact
         if number == 2:
-            raise Garbled("a delete is for some fields only, which is not known")
+            raise Garbled("a delete is for some fields only, which is not supported")
         if number == 4:
             found = {at: signed(number_of(one)) for at, _, one in fields(bytes_of(value))}
             span = (found.get(1, 0), found.get(2, 0))
         elif number == 5:
             comparisons.append(_comparison(bytes_of(value)))
     if span is None:
-        raise Garbled("a delete says no time")
+        raise Garbled("a delete has no time range")
     return Predicate(*span, tuple(comparisons))
 
 
@@ -187,7 +187,7 @@ def _comparison(data: memoryview) -> Comparison:
             case 3:
                 value = _scalar(bytes_of(field))
     if not column or not operator or value is None:
-        raise Garbled("a delete compares in a way that is not known")
+        raise Garbled("a delete has an unknown comparison")
     return Comparison(column, operator, value)
 
 

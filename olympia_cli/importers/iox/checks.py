@@ -1,4 +1,4 @@
-"""All that is wrong with a preserved catalog: each file read once, from the first state that is known to the last."""
+"""Check a preserved catalog for damage: each file is read once, from the first known state to the last."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CODES: dict[str, str] = {
     "I903": "a data file that the last state does not have, and history names",
     "I904": "a delete of rows in a chunk that is not known",
 }
-"""What each code means. A code never changes its meaning."""
+"""The meaning of each code. A code never changes its meaning."""
 _WARNINGS = frozenset({"I202", "I303"})
 _NOT_LIVE = "the last state does not have it, and transactions that are left name it"
 _SHOWN = 1000
@@ -41,7 +41,7 @@ _SHOWN = 1000
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """What was looked at, and what was found."""
+    """The checked revisions and files, and the findings."""
 
     revisions: tuple[int, int]
     transactions: int
@@ -55,7 +55,7 @@ class Checked:
 
 
 def check(source: Source) -> Checked:
-    """Look at all of it."""
+    """Check a whole preserved catalog."""
     checking = _Check(source)
     checking.transactions()
     checking.data()
@@ -72,7 +72,7 @@ class _Check:
     read: list[TransactionFile] = field(default_factory=list)
     state: State = field(default_factory=State)
     named: dict[str, LiveFile] = field(default_factory=dict)
-    """All files that a transaction names which is left: as it was added last."""
+    """All files that a remaining transaction names, as it was added last."""
 
     def find(self, code: str, path: str, message: str, *revisions: tuple[int, int]) -> None:
         severity = Severity.INFO if code[1] == "9" else Severity.WARNING if code in _WARNINGS else Severity.ERROR
@@ -81,7 +81,7 @@ class _Check:
     # Transactions
 
     def transactions(self) -> None:
-        """Follow them from the first to the last. After a gap or damage the next checkpoint says where they are."""
+        """Follow the transactions from first to last. After a gap or damage, the next checkpoint tells the state."""
         steps = list(self._steps())
         reads = self.source.store.read_many([step.path for step in steps])
         is_sure, at = False, -1
@@ -102,7 +102,7 @@ class _Check:
                 is_sure = self._follow(step, transaction, is_sure)
 
     def _steps(self) -> Iterator[TransactionFile]:
-        """The files in their order, a transaction before the checkpoint of the same number."""
+        """Yield the files in order, a transaction before the checkpoint of the same number. Report gaps and forks."""
         before: int | None = None
         for revision in sorted(self.source.revisions):
             files = self.source.revisions[revision]
@@ -118,16 +118,16 @@ class _Check:
             yield from sorted(files, key=lambda file: (file.is_checkpoint, file.uuid))
 
     def _name(self, step: TransactionFile, transaction: Transaction) -> None:
-        """Note the files that it adds, whether it counts or not: what somebody names is no orphan."""
+        """Record the files that a transaction adds, even if it does not count: a named file is no orphan."""
         try:
             for action in transaction.actions():
                 if isinstance(action, AddFile) and action.path not in self.named:
                     self.named[action.path] = self.source.keep(step, action)
         except Garbled as garbled:
-            raise self.source.damaged("I106", step.path, f"one of its actions is none: {garbled}") from None
+            raise self.source.damaged("I106", step.path, f"it has a malformed action: {garbled}") from None
 
     def _follow(self, step: TransactionFile, transaction: Transaction, is_sure: bool) -> bool:
-        """Apply a file; whether the state is known then."""
+        """Apply a file. Return True if the state is known afterwards."""
         revision = (step.revision, step.revision)
         if step.is_checkpoint:
             full = State()
@@ -139,11 +139,12 @@ class _Check:
             self.state = full
             return True
         if not is_sure and step.revision:
-            # nothing is known to follow
+            # the state before it is unknown
             return False
         previous = self.state.uuid if is_sure else None
         if transaction.previous != previous:
-            self.find("I103", step.path, f"it follows {transaction.previous}, and before it is {previous}", revision)
+            why = f"its predecessor is {transaction.previous}, and the transaction before it is {previous}"
+            self.find("I103", step.path, why, revision)
         return self._apply(step, transaction, self.state)
 
     def _apply(self, step: TransactionFile, transaction: Transaction, state: State) -> bool:
@@ -163,7 +164,7 @@ class _Check:
     # Data
 
     def data(self) -> None:
-        """The data files against what is named; nothing of them is read but their sizes."""
+        """Compare the data files with the named ones; only their sizes are read."""
         sizes = {file.path: file.size for file in self.source.store.list() if not file.path.startswith(FOLDER)}
         chunks: set[Chunk] = set()
         for path, file in sorted(self.named.items()):
@@ -177,7 +178,9 @@ class _Check:
             elif not is_live:
                 self.find("I903", path, _NOT_LIVE)
         is_whole = not any(one.is_damage and one.code.startswith("I1") for one in self.findings)
-        orphan = "nothing names it" if is_whole else "nothing that can be read names it; what cannot be may"
+        orphan = "no transaction names it"
+        if not is_whole:
+            orphan = "no readable transaction names it; an unreadable one may"
         for path in sorted(sizes.keys() - self.named.keys()):
             code = "I901" if path.startswith(DATA) and path.endswith(".parquet") else "I902"
             self.find(code, path, orphan if code == "I901" else "it is not of the catalog")

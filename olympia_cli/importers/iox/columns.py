@@ -1,4 +1,4 @@
-"""The columns of a table of IOx: those of all its files together, and what is known of their values."""
+"""The columns of an IOx table: those of all its files together, and the statistics of their values."""
 
 from __future__ import annotations
 
@@ -26,16 +26,18 @@ _TYPES: dict[str, PrimitiveType | None] = {
     "boolean": BooleanType(),
     "timestamp_ns": TimestampNanoType(),
 }
-"""What IOx writes: tags and text, numbers, truth values, and times. None is what Iceberg does not have."""
+"""The types that IOx writes: tags and text, numbers, booleans, and times. None stands for a type that Iceberg does not
+have."""
 _SHOWN = 16
 
 
 class Conflict(Exception):
-    """A file does not go with its table."""
+    """A file does not fit its table."""
 
 
 def columns_of(footer: Footer) -> dict[str, PrimitiveType | None]:
-    """The columns of a file; None for one that Iceberg has no type for. Conflict for what IOx does not write."""
+    """Return the columns of a file; the value is None for a type that Iceberg does not have. Raise Conflict for a type
+    that IOx does not write."""
     found: dict[str, PrimitiveType | None] = {}
     for column in footer.columns:
         if column.name in found:
@@ -49,7 +51,7 @@ def columns_of(footer: Footer) -> dict[str, PrimitiveType | None]:
 def united(
     before: Mapping[str, PrimitiveType | None], columns: Mapping[str, PrimitiveType | None]
 ) -> dict[str, PrimitiveType | None]:
-    """The columns of a table and those of one more file together."""
+    """Return the columns of a table together with those of one more file. Raise Conflict if a column has two types."""
     for name, type in columns.items():
         if name in before and before[name] != type:
             raise Conflict(f"the column {name!a} is {_shown(type)} here, and {_shown(before[name])} in files before it")
@@ -61,8 +63,8 @@ def _shown(type: PrimitiveType | None) -> str:
 
 
 def statistics(footer: Footer, ids: Mapping[str, tuple[int, PrimitiveType]]) -> dict[str, dict[int, Any]]:
-    """What a file says of its columns, as manifests hold it. Text is cut, as other writers of Iceberg do: the least one
-    downwards, the greatest upwards."""
+    """Return the column statistics of a file in the form of manifests. Long text is truncated as by other writers of
+    Iceberg: the lower bound downwards, the upper bound upwards."""
     found: dict[str, dict[int, Any]] = {
         name: {} for name in ("column_sizes", "value_counts", "null_value_counts", "lower_bounds", "upper_bounds")
     }

@@ -1,4 +1,4 @@
-"""Tombstones against a file: whether they reach it at all, take all of it, or which of its rows."""
+"""Apply tombstones to a file: whether they reach it, delete all of it, or which of its rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from olympia_cli.importers.iox.footers import TIME, Footer
 
 
 def reaching(footer: Footer, predicates: Iterable[Predicate]) -> list[Predicate]:
-    """Those that may delete rows of a file, by the times that it has."""
+    """Return the predicates that may delete rows of a file, by the file's times."""
     times = footer.times
     return [
         one
@@ -24,7 +24,7 @@ def reaching(footer: Footer, predicates: Iterable[Predicate]) -> list[Predicate]
 
 
 def takes_all(footer: Footer, predicates: Iterable[Predicate]) -> bool:
-    """Whether one of them deletes every row of a file, as far as its times alone tell."""
+    """Return True if one predicate deletes every row of a file, as far as the file's times alone tell."""
     times = footer.times
     return times is not None and any(
         not one.comparisons and one.start <= times[0] and times[1] < one.end for one in predicates
@@ -32,7 +32,7 @@ def takes_all(footer: Footer, predicates: Iterable[Predicate]) -> bool:
 
 
 def deleted_rows(file: pq.ParquetFile, predicates: Sequence[Predicate]) -> list[int]:
-    """The numbers of the rows that are deleted. Only the columns that are compared are read, a group at a time."""
+    """Return the numbers of the deleted rows. Only the compared columns are read, one row group at a time."""
     names = set(file.schema_arrow.names)
     wanted = [TIME, *{one.column for predicate in predicates for one in predicate.comparisons if one.column in names}]
     found: list[int] = []
@@ -55,7 +55,7 @@ def _mask(rows: pa.Table, predicate: Predicate) -> Any:
 
 
 def _compared(rows: pa.Table, comparison: Comparison) -> Any:
-    """A column that a row does not have equals nothing, and differs from nothing either."""
+    """Compare a column with a value. A missing column compares as null, for = and for !=."""
     if comparison.column not in rows.column_names:
         return pa.scalar(None, pa.bool_())
     column = rows[comparison.column]

@@ -1,4 +1,4 @@
-"""The footers of Parquet files that a catalog holds: columns, statistics, and what IOx says of the file. Pure."""
+"""Decode the footers of Parquet files that a catalog stores: columns, statistics, and IOx's own metadata. Pure."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Value = bool | int | float | str
 _ZSTD = b"\x28\xb5\x2f\xfd"
 _IOX = "IOX:metadata"
 _LARGEST = 2**28
-"""So large is no footer, whatever it says that it unpacks to."""
+"""Highest number of bytes of an unpacked footer, whatever its header states."""
 _BOOLEAN, _INT64, _DOUBLE, _BYTE_ARRAY = 0, 2, 5, 6
 _FORMATS = {_BOOLEAN: "<?", _INT64: "<q", _DOUBLE: "<d"}
 _STRING, _TIMESTAMP, _INTEGER, _NANOS = 1, 8, 10, 3
-"""Logical types, and the unit of a time, by their numbers."""
+"""Numbers of Parquet's logical types, and of the unit of a time."""
 _UTF8, _INT_64, _UINT64 = 0, 10, 14
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnChunk:
-    """A column in a group of rows: its bytes, its values with the nulls among them, and its least and greatest value;
-    None is what is not said."""
+    """A column in a row group: its bytes, its number of values including nulls, its nulls, and its least and greatest
+    value. None means not stated."""
 
     size: int
     values: int
@@ -42,7 +42,7 @@ class ColumnChunk:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a file: its type, as Iceberg calls it where it has it, and the groups of its rows."""
+    """A column of a file: its type, under Iceberg's name if Iceberg has it, and its row groups."""
 
     name: str
     type: str
@@ -50,8 +50,8 @@ class Column:
 
     @property
     def bounds(self) -> tuple[Value, Value] | None:
-        """The least and the greatest value; None where there is none, or one is not known."""
-        # a group of nothing but nulls has no bounds, and needs none
+        """The least and the greatest value; None if there is no value, or if a row group does not state its bounds."""
+        # a group with only nulls has no bounds, and needs none
         chunks = [one for one in self.chunks if one.nulls is None or one.nulls < one.values]
         least = [one.least for one in chunks if one.least is not None and one.least == one.least]
         most = [one.most for one in chunks if one.most is not None and one.most == one.most]
@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a Parquet file says of itself."""
+    """The description that a Parquet file has of itself."""
 
     table: str
     partition: str
@@ -72,13 +72,13 @@ class Footer:
 
     @property
     def times(self) -> tuple[int, int] | None:
-        """The first and the last time in it, in nanoseconds; None where it does not say."""
+        """The first and the last time in the file, in nanoseconds; None if not stated."""
         found = next((column.bounds for column in self.columns if column.name == TIME), None)
         return None if found is None else (int(found[0]), int(found[1]))
 
 
 def decode_footer(data: bytes) -> Footer:
-    """Garbled where it cannot be read."""
+    """Decode a footer. Raise Garbled if it cannot be read."""
     try:
         found = read_struct(memoryview(_unpacked(data)))
         columns = list(_columns(found))
@@ -90,12 +90,12 @@ def decode_footer(data: bytes) -> Footer:
     except (KeyError, TypeError, AttributeError, ValueError, IndexError, binascii.Error, struct.error):
         raise Garbled("its footer cannot be read: it is not that of a Parquet file of IOx") from None
     if rows < 0:
-        raise Garbled("its footer says that it has less than no rows")
+        raise Garbled("its footer states a negative number of rows")
     return _described(memoryview(own), rows, columns)
 
 
 def _unpacked(data: bytes) -> bytes:
-    """Older versions did not compress footers."""
+    """Return the uncompressed footer; older versions of IOx did not compress it."""
     if data[:4] != _ZSTD:
         return data
     try:
@@ -109,10 +109,10 @@ def _unpacked(data: bytes) -> bytes:
 
 
 def _columns(footer: dict[int, Any]) -> Iterator[Column]:
-    """The columns in their order. IOx writes none that lie in others."""
+    """Yield the columns in order. IOx writes no nested ones."""
     root, *elements = footer[2]
     if root[5] != len(elements):
-        raise Garbled("its columns lie in others")
+        raise Garbled("its columns are nested")
     groups = [[chunk[3] for chunk in group[1]] for group in footer[4]]
     for at, element in enumerate(elements):
         name = str(element[4], "utf-8")
@@ -124,9 +124,9 @@ def _columns(footer: dict[int, Any]) -> Iterator[Column]:
 
 def _type(element: dict[int, Any]) -> str:
     if element.get(5) or element.get(3) == 2:
-        raise Garbled("its columns lie in others")
+        raise Garbled("its columns are nested")
     if element.get(9, -1) >= 0:
-        # readers would go by them, and find other columns
+        # readers match columns by ids, and would find other columns
         raise Garbled("its columns have ids, which are those of another table")
     physical, converted, logical = element[1], element.get(6), element.get(10, {})
     match physical:
@@ -148,7 +148,7 @@ def _type(element: dict[int, Any]) -> str:
 
 def _chunk(chunk: dict[int, Any], physical: int, type: str) -> ColumnChunk:
     said = chunk.get(12, {})
-    # the older fields are not to be trusted for text: some writers compared its bytes as signed ones
+    # the older fields are unreliable for text: some writers compared its bytes as signed
     older = (None, None) if type == "string" else (said.get(2), said.get(1))
     least, most = said.get(6, older[0]), said.get(5, older[1])
     nulls = None if 3 not in said else int(said[3])

@@ -1,7 +1,6 @@
-"""What is to be done for the tables of a preserved catalog: their files and columns, and what is left out.
+"""Plan an import for the tables of a preserved catalog: their files and columns, and what is left out.
 
-A table moves on as its files do at the source, unless it was changed here: the snapshot that the last import made says
-so.
+A table follows its files at the source, unless it was changed here: then its current snapshot is not one of an import.
 """
 
 from __future__ import annotations
@@ -30,9 +29,9 @@ from olympia_cli.importers.renaming import Renaming
 from olympia_cli.names import Kind, TableName, as_found
 
 SOURCE = "olympia.import.iox"
-"""Of a table and of the snapshots that an import made: where it is from."""
+"""Property of a table, and of the snapshots that an import made: its source."""
 STATE = "olympia.import.iox.state"
-"""Of such a snapshot: a digest of the files and deletes that it was made from."""
+"""Property of an import's snapshot: a checksum of the files and deletes that it was made from."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +45,8 @@ class WantedFile:
 
 @dataclass(slots=True)
 class Plan:
-    """What is to be done for one table: it is made, or moves on to these files. `before` is the table as it is here,
-    `former` what it was called where it is renamed."""
+    """The plan for one table: create it, or move it on to these files. `before` is the table as it is here. `former` is
+    its original name, if the import renames it."""
 
     name: TableName
     source: str
@@ -70,7 +69,7 @@ class Plan:
 
 @dataclass(slots=True)
 class Planner:
-    """Plans for the tables of a preserved catalog. `base` is the location of the source."""
+    """Plan an import of a preserved catalog's tables. `base` is the location of the source."""
 
     source: Source
     base: str
@@ -83,8 +82,8 @@ class Planner:
     def plans(
         self, state: State, done: Imported, catalog: OlympiaCatalog | None, only: Iterable[str] | None = None
     ) -> Iterator[Plan]:
-        """What is to be done in a catalog, for all tables or some; None looks at the source alone. What cannot be is
-        noted, and a table with nothing new as unchanged."""
+        """Yield the plans for all tables, or for `only` some, in a catalog; None inspects the source alone. Record
+        tables that cannot be imported as left out, and tables without news as unchanged."""
         names: dict[TableName, str] = {}
         wanted = state.tables()
         if only is None:
@@ -102,7 +101,7 @@ class Planner:
                 yield plan
 
     def _without_files(self, wanted: Iterable[str], catalog: OlympiaCatalog | None) -> Iterator[str]:
-        """Tables that are here from this source, which has no files of them any more."""
+        """Yield the tables that were imported here, and have no files at the source any more."""
         namespace = (self.renaming.name(self._as_found("-")).namespace,)
         if catalog is None or not catalog.namespace_exists(namespace):
             return
@@ -110,7 +109,7 @@ class Planner:
         for identifier in catalog.list_tables(namespace):
             if identifier in known:
                 continue
-            # one that cannot be read is none of this import's
+            # a table that cannot be read does not belong to this import
             with suppress(Exception):
                 found = catalog.load_table(identifier).properties.get(SOURCE, "")
                 table = found.removeprefix(f"{self.base}#")
@@ -128,7 +127,7 @@ class Planner:
         return found
 
     def _present(self, name: TableName, table: str, catalog: OlympiaCatalog | None) -> Table | str | None:
-        """The table as it is here, or why it is not to be touched."""
+        """Return the table as it is here, or the reason not to touch it."""
         if catalog is not None and catalog.view_exists(identifier_of(name)):
             return f"a view has the name {name}"
         if catalog is None or not catalog.table_exists(identifier_of(name)):
@@ -136,7 +135,7 @@ class Planner:
         try:
             found = catalog.load_table(identifier_of(name))
         except Exception as error:
-            # one table that cannot be read is no reason to leave the others
+            # an unreadable table does not stop the others
             return f"{name} cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
         if found.properties.get(SOURCE) != f"{self.base}#{table}" or not isinstance(found.metadata, TableMetadataV3):
             return f"another table has the name {name}"
@@ -168,7 +167,7 @@ class Planner:
         return plan
 
     def _read(self, name: TableName, table: str, files: list[LiveFile], state: State, before: Table | None) -> Plan:
-        """The columns of all files, the files that have them so, and what is left out."""
+        """Collect the columns of all files, the files that fit them, and what is left out."""
         plan = Plan(name, table, {}, [], [])
         if before is not None:
             plan.columns = {one.name: cast(PrimitiveType, one.field_type) for one in before.schema().fields}
@@ -189,7 +188,7 @@ class Planner:
         for column in sorted(name for name, type in plan.columns.items() if type is None):
             plan.skipped.append(LeftOut(f"column {column}", "it is uint64, which Iceberg does not have"))
         if common := sum(_in_common(times) for times in spans.values()):
-            why = "IOx shows the last written of rows with the same tags and time, and here all are shown"
+            why = "of rows with the same tags and time, IOx shows the last written one; here all are shown"
             plan.skipped.append(LeftOut(f"overwriting between {common} files whose times overlap", why))
         return plan
 
@@ -201,7 +200,8 @@ class Planner:
             raise Conflict(f"it has {size:,} bytes, and the catalog says {file.size:,}")
 
     def footer(self, file: LiveFile) -> Footer:
-        """What a file says of itself, by its copy in the catalog; Garbled where it is none, or of another table."""
+        """Decode the copy of a file's footer in the catalog. Raise Garbled if it is malformed, or belongs to another
+        table."""
         found = decode_footer(self.source.footer(file))
         if found.table != file.table:
             raise Garbled(f"its footer says that it is of the table {found.table[:200]!a}")
@@ -209,19 +209,20 @@ class Planner:
 
 
 def count(plan: Plan, done: Imported) -> None:
-    """Note a table that comes or moves on."""
+    """Record a table that is created or moves on."""
     if plan.former is not None and plan.before is None:
         done.renamed.append((plan.former, str(plan.name)))
     (done.created if plan.before is None else done.moved_on).append(plan.found)
 
 
 def _of(table: str, skipped: list[LeftOut]) -> Iterator[LeftOut]:
-    """What is left out of a table that is not told of itself."""
+    """Yield what is left out of a table that is not reported itself."""
     return (LeftOut(f"{table}: {one.what}", one.why) for one in skipped)
 
 
 def _in_common(times: list[tuple[int, int] | None]) -> int:
-    """How many files of a partition have times that another has too; one that does not say may have any."""
+    """Return the number of a partition's files whose times overlap those of another. A file without times may overlap
+    any."""
     known = sorted(one for one in times if one is not None)
     if len(known) < len(times):
         return len(times) if len(times) > 1 else 0

@@ -1,8 +1,8 @@
-"""One run of an import: which states are brought, and what is remembered of them.
+"""A run of an import: which states are imported, and the note about them.
 
-The catalog has a note of the revision that was brought, in the same commit. Older ones are not brought after it. It
-counts as long as the source still has that revision, or has pruned it: a catalog that was wiped and made anew begins
-with revision 0 again.
+The commit of an import also sets a property with the imported revision; older revisions are refused afterwards. The
+note counts while the source has that revision, or has pruned it. A catalog that was wiped and created again starts with
+revision 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from olympia_cli.names import AtTime, SettledReference, time_text
 
 @dataclass(frozen=True, slots=True)
 class RevisionNote:
-    """What was brought before: which transaction, and into which namespace if into one."""
+    """The last imported transaction, and the namespace that everything was imported into, if one was given."""
 
     revision: int
     uuid: str
@@ -36,12 +36,12 @@ class RevisionNote:
 
 
 def note_key(base: str) -> str:
-    """What the note of a source is kept under."""
+    """Return the property key of a source's note."""
     return "iox-" + sha256(base.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def read_note(properties: Mapping[str, str], base: str, source: Source) -> RevisionNote | None:
-    """The note of an earlier import that still counts; none that cannot be read."""
+    """Return the note of an earlier import if it still counts; None if it is missing or unreadable."""
     try:
         fields = read_json(properties.get(IMPORTED + note_key(base), ""))
         revision, uuid, into = fields["revision"], fields["transaction"], fields["into"]
@@ -56,7 +56,7 @@ def read_note(properties: Mapping[str, str], base: str, source: Source) -> Revis
 
 @dataclass(slots=True)
 class Run:
-    """An import of states into a catalog. `message` is what its commits say in the log before what they are."""
+    """An import of states into a catalog. `message` comes first in the messages of its commits."""
 
     tables: IoxTables
     catalog: OlympiaCatalog
@@ -65,19 +65,20 @@ class Run:
     note: RevisionNote | None
 
     def one(self, reference: SettledReference, dry_run: bool) -> tuple[Imported, State, int]:
-        """Bring one state, or tell what would be done."""
+        """Import one state, or report what would be done."""
         state = self._source.state(reference)
         return self._whole(state, Imported(), dry_run)
 
     def history(self, reference: SettledReference) -> tuple[Imported, State, int]:
-        """Bring each state that was not brought yet, in a commit each, and then what was left out of them before."""
+        """Import each state that was not imported yet, one commit per state; then the final state once more,
+        completely."""
         done = Imported()
         state: State | None = None
         for state in self._states(reference, done):
             step = Imported()
             self._check(state)
             self._bring(state, step, None if self.note is None or state.is_checkpoint else state.touched, False)
-            # what was left out on the way may have come later, so the last state tells that
+            # objects left out of earlier states may have been imported later, so only the last state reports them
             step.left_out = []
             _add(done, step)
         return self._whole(self._source.state(reference) if state is None else state, done, False)
@@ -96,7 +97,7 @@ class Run:
         return self.tables.planner.source
 
     def _states(self, reference: SettledReference, done: Imported) -> Iterator[State]:
-        """The states up to the wanted one that were not brought yet. Where one cannot be read, the history goes on with
+        """Yield the states up to the requested one that were not imported yet. After an unreadable state, continue with
         the next checkpoint."""
         source, revision = self._source, self._source.revision_of(reference)
         last = source.latest if revision is None else revision
@@ -110,7 +111,7 @@ class Run:
                     yield state
                 return
             except Damaged as error:
-                # the revision that cannot be read may have one of its own, unless it was begun with
+                # the unreadable revision may itself have a checkpoint, unless the walk began with that
                 after = source.checkpoint_after(first - (first > begun))
                 if after is None or after > last:
                     raise
@@ -126,7 +127,7 @@ class Run:
         note = RevisionNote(state.revision, str(state.uuid), self.into)
         key = note_key(self.tables.planner.base)
         about = f"revision {state.revision} of {self._source.name}, {time_text(state.start_millis)}"
-        # planned on what the transaction is on: what another import does meanwhile is a conflict, and not undone
+        # planned on the transaction's own base: a concurrent import is a conflict, and is not undone
         with self.catalog.transaction(f"{self.message}\n{about}" if self.message else about) as staged:
             self.tables.bring(self.tables.planner.plans(state, done, staged, only), state, staged, done)
             if note != self.note:
@@ -147,7 +148,7 @@ class Run:
             raise InvalidOption(f"that catalog was imported {before} before", hint="import it in the same way again")
 
     def _forks(self, state: State) -> Iterator[LeftOut]:
-        """Forks before what was brought: one line of them was gone on with, and the other is lost."""
+        """Report forked revisions up to the imported state: two transactions share a number and only one counts."""
         for revision in sorted(self._source.revisions):
             if revision <= state.revision and self._source.is_fork(revision):
                 yield LeftOut(

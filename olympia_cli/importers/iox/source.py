@@ -1,7 +1,7 @@
-"""What is in a folder of IOx: its transactions by their revisions, and a walk from one state to the next.
+"""A folder of IOx: its transactions by revision, and a walk from state to state.
 
-Each file is read once. The footers of Parquet files, which are most of what a checkpoint holds, wait in a temporary
-file: memory has room for their places only.
+Each file is read once. The footers of Parquet files, which are most of a checkpoint, are kept in a temporary file;
+memory holds only their positions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from olympia_cli.storage.protocol import Store
 
 FOLDER, DATA = "transactions/", "data/"
 LARGEST = 2**31
-"""So many bytes may a checkpoint have: it holds the footers of all files."""
+"""Highest number of bytes of a checkpoint, which holds the footers of all files."""
 NIL = UUID(int=0)
 _SHOWN, _LOOKED_AT = 5, 100_000
 _WHERE = "name the folder that holds transactions/ and data/"
@@ -48,7 +48,7 @@ _WHERE = "name the folder that holds transactions/ and data/"
 
 @dataclass(frozen=True, slots=True)
 class LiveFile:
-    """A Parquet file of the catalog: its table by its path, and where its footer waits."""
+    """A Parquet file of the catalog, its table by its path, and the position of its footer in the temporary file."""
 
     path: str
     size: int
@@ -59,8 +59,8 @@ class LiveFile:
 
 @dataclass(slots=True)
 class State:
-    """What the catalog holds after a transaction. `touched` are the tables that this one changed, where that is known:
-    a checkpoint says nothing of those that have no files any more."""
+    """The content of the catalog after a transaction. `touched` are the tables that this transaction changed, as far as
+    known: a checkpoint does not name tables without files."""
 
     revision: int = -1
     uuid: UUID = NIL
@@ -71,7 +71,7 @@ class State:
     is_checkpoint: bool = False
 
     def tables(self) -> dict[str, list[LiveFile]]:
-        """The files of each table, both in the order of their names."""
+        """Return the files of each table; tables and files are in name order."""
         found: dict[str, list[LiveFile]] = {}
         for path in sorted(self.files):
             file = self.files[path]
@@ -80,7 +80,7 @@ class State:
 
 
 def table_of(path: str) -> str | None:
-    """The table that a path of a data file names; None for another path."""
+    """Return the table in the path of a data file; None for any other path."""
     parts = path.split("/")
     return decoded_part(parts[1]) if len(parts) == 4 and parts[0] == "data" else None
 
@@ -112,7 +112,7 @@ class Source:
             raise self._none()
 
     def _none(self) -> CatalogNotFound:
-        """Where others are below, they are what was meant."""
+        """Return the error for a folder without a catalog; it names catalogs in folders below."""
         places = (file.path.partition(f"/{FOLDER}") for file in islice(self.store.list(), _LOOKED_AT))
         below = sorted({place for place, folder, rest in places if folder and parse_path(FOLDER + rest)})
         more = f", and {len(below) - _SHOWN} more" if len(below) > _SHOWN else ""
@@ -125,13 +125,13 @@ class Source:
 
     @property
     def oldest(self) -> int:
-        """The first revision whose state is known: the first of all, or the first with a checkpoint."""
+        """The first revision whose state is known: revision 0, or the first with a checkpoint."""
         if 0 in self.revisions:
             return 0
         return min((revision for revision in self.revisions if self._checkpoint(revision)), default=min(self.revisions))
 
     def checkpoint_after(self, revision: int) -> int | None:
-        """The next revision that has one."""
+        """Return the next revision that has a checkpoint."""
         return min((one for one in self.revisions if one > revision and self._checkpoint(one)), default=None)
 
     def is_fork(self, revision: int) -> bool:
@@ -150,7 +150,8 @@ class Source:
     # States
 
     def state(self, reference: SettledReference) -> State:
-        """The state that a reference means; Damaged where it cannot be told, VersionNotFound where there is none."""
+        """Return the state that a reference means. Raise Damaged if it cannot be computed, VersionNotFound if it does
+        not exist."""
         revision = self.revision_of(reference)
         if revision is None:
             assert isinstance(reference, AtTime)
@@ -164,7 +165,7 @@ class Source:
         return last[0]
 
     def revision_of(self, reference: SettledReference) -> int | None:
-        """The revision that a reference means; None for a time, which only the transactions tell."""
+        """Return the revision that a reference means; None for a time, which only the transactions tell."""
         match reference:
             case AtTime():
                 return None
@@ -187,9 +188,12 @@ class Source:
     def walk(
         self, first: int, last: int, until_millis: int | None = None, before: int | None = None
     ) -> Iterator[State]:
-        """The states from the first revision to the last, each file read once; one and the same object, which moves on.
-        It begins with the checkpoint before the first, and where that is damaged with the one before it: the
-        transactions between them say the same. `before` is one that is damaged."""
+        """Yield the states from revision `first` to `last`. Each file is read once. The same State object is yielded
+        each time, updated.
+
+        The walk begins with the checkpoint before `first`. If that checkpoint is damaged, it begins with an earlier
+        one, because the transactions between them have the same content. `before` is a damaged checkpoint.
+        """
         latest = first if before is None else before - 1
         start = max((one for one in self.revisions if one <= latest and self._checkpoint(one)), default=0)
         steps: list[TransactionFile] = []
@@ -198,7 +202,7 @@ class Source:
             try:
                 steps.append(self.file_of(revision, revision == start))
             except Damaged as error:
-                # what is before it can be read all the same
+                # the states before it can still be read
                 trouble = error
                 break
         state = State()
@@ -220,7 +224,7 @@ class Source:
                         yield other
                     return
                 except Damaged as later:
-                    # where states came, it is another file that ends them
+                    # if states were yielded, a different file ended them
                     raise (later if came else error) from None
             if step.revision >= first:
                 yield state
@@ -228,7 +232,7 @@ class Source:
             raise trouble
 
     def file_of(self, revision: int, is_start: bool) -> TransactionFile:
-        """The file that says what a revision did, or as the start what is there with it."""
+        """Return the transaction file of a revision or, for the start of a walk, its checkpoint."""
         if self.is_fork(revision):
             uuids = sorted(str(file.uuid) for file in self.revisions[revision])
             raise self.damaged(
@@ -254,10 +258,11 @@ class Source:
         try:
             return decode(data)
         except Garbled as garbled:
-            raise self.damaged("I106", step.path, f"it is no transaction: {garbled}") from None
+            raise self.damaged("I106", step.path, f"it is not a transaction: {garbled}") from None
 
     def check(self, step: TransactionFile, transaction: Transaction, previous: UUID | None) -> None:
-        """Whether a file holds what its path says, and follows the one before it; None is none."""
+        """Raise unless a file holds the transaction that its path names, and follows `previous`; None means no
+        predecessor."""
         if transaction.version not in VERSIONS:
             known = f"{VERSIONS[0]} to {VERSIONS[-1]}"
             raise Unsupported(f"{step.path}: it is of version {transaction.version}, and those known are {known}")
@@ -268,7 +273,9 @@ class Source:
             raise self.damaged("I105", step.path, "its path and its content disagree whether it is a checkpoint")
         if not step.is_checkpoint and transaction.previous != previous:
             raise self.damaged(
-                "I103", step.path, f"it follows {transaction.previous}, and the one before is {previous}"
+                "I103",
+                step.path,
+                f"its predecessor is {transaction.previous}, and the transaction before it is {previous}",
             )
 
     def apply(self, step: TransactionFile, transaction: Transaction, state: State) -> None:
@@ -278,13 +285,15 @@ class Source:
             for action in transaction.actions():
                 self._apply(step, action, state)
         except Garbled as garbled:
-            raise self.damaged("I106", step.path, f"one of its actions is none: {garbled}") from None
+            raise self.damaged("I106", step.path, f"it has a malformed action: {garbled}") from None
 
     def keep(self, step: TransactionFile, action: AddFile) -> LiveFile:
-        """Put a footer away for later."""
+        """Store the footer of a file in the temporary file."""
         table = table_of(action.path)
         if table is None:
-            raise self.damaged("I106", step.path, f"it adds a file where none is: {action.path[:200]!a}")
+            raise self.damaged(
+                "I106", step.path, f"it adds a file outside of the tables' folders: {action.path[:200]!a}"
+            )
         at = self._footers.seek(0, 2)
         self._footers.write(action.metadata)
         return LiveFile(action.path, action.size, table, at, len(action.metadata))
@@ -302,8 +311,8 @@ class Source:
                 state.touched.add(state.files.pop(path).table)
             case Tombstone(predicate, chunks):
                 for chunk in chunks:
-                    # a chunk that is not known is none of ours: a compaction took it
+                    # an unknown chunk has no file here: a compaction removed it
                     state.tombstones.setdefault(chunk, []).append(predicate)
                     state.touched.add(chunk[0])
             case Upgrade(format):
-                raise Unsupported(f"{step.path}: from here on the catalog is of another format: {quoted(format)}")
+                raise Unsupported(f"{step.path}: it changes the catalog to another format: {quoted(format)}")

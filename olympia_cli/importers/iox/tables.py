@@ -1,5 +1,5 @@
-"""Tables of a preserved catalog made, or moved on, as Iceberg tables of format version 3: the times of IOx are in
-nanoseconds, which older versions do not have. Their data files stay where they are."""
+"""Create and move on the tables of a preserved catalog, as Iceberg tables of format version 3: IOx's times are in
+nanoseconds, which older versions do not have. Data files stay where they are."""
 
 from __future__ import annotations
 
@@ -40,20 +40,20 @@ from olympia_cli.names import time_text
 
 _WORKERS, _AT_ONCE = 16, 256
 _NO_COLUMN = 2_000_000_000
-"""Columns that Iceberg has no type for need ids all the same, for readers go by names: from here on there are no other.
-"""
+"""First id of columns whose type Iceberg does not have. Readers map columns by name, so these columns need ids, too; no
+other column has such a high id."""
 
 
 @dataclass(frozen=True, slots=True)
 class IoxTables:
-    """Stages tables. `io` is the way to the files of the source."""
+    """Stage tables in a transaction. `io` opens the files of the source."""
 
     planner: Planner
     io: FileIO
     clock: Clock
 
     def bring(self, plans: Iterable[Plan], state: State, staged: CatalogTransaction, done: Imported) -> None:
-        """Stage tables in a transaction, some at a time: their files are written, and nothing names them yet."""
+        """Stage tables in a transaction, a batch at a time: their files are written, and no metadata names them yet."""
         files, io = staged.metadata_files, staged.open_files(staged.properties["warehouse"])
         plans = iter(plans)
         with ThreadPoolExecutor(_WORKERS, thread_name_prefix="iox") as pool:
@@ -77,7 +77,7 @@ class IoxTables:
         io: FileIO,
         created: MetadataFiles,
     ) -> str:
-        """Write the files of a new metadata version, which nothing names yet; where it is."""
+        """Write the files of a new metadata version, which no definition names yet. Return its location."""
         about = {
             SOURCE: self.planner.base,
             STATE: plan.digest,
@@ -95,11 +95,11 @@ class IoxTables:
         return location
 
     def _prepared(self, plan: Plan, staged: CatalogTransaction) -> tuple[TableMetadataV3, list[TableUpdate]]:
-        """The metadata to go on from, and how its schema and properties change."""
+        """Return the metadata to start from, and the updates of its schema and properties."""
         if plan.before is not None:
             before = cast(TableMetadataV3, plan.before.metadata)
             if LOCATION_PROVIDER in before.properties:
-                # what PyIceberg was given says another one
+                # PyIceberg received metadata with another location provider
                 before = cast(TableMetadataV3, staged._state(plan.name).metadata)
             schema = self._schema(plan, before)
             updates: list[TableUpdate] = []
@@ -114,7 +114,7 @@ class IoxTables:
         schema = Schema(*(NestedField(at, name, type, required=False) for at, (name, type) in enumerate(columns, 1)))
         properties = {
             TableProperties.FORMAT_VERSION: "3",
-            # the files have no ids for their columns, so readers go by the names
+            # the files have no column ids, so readers use the names
             TableProperties.DEFAULT_NAME_MAPPING: _mapping(schema, plan),
             SOURCE: f"{self.planner.base}#{plan.source}",
             **({} if plan.former is None else {FORMER_NAME: plan.former}),
@@ -125,7 +125,7 @@ class IoxTables:
         return made, []
 
     def _schema(self, plan: Plan, metadata: TableMetadataV3) -> Schema:
-        """The columns that a table has, and after them those that its files have new."""
+        """Return the columns that a table has, followed by the new ones of its files."""
         present = metadata.schema()
         known = {column.name for column in present.fields}
         new = [(name, type) for name, type in plan.columns.items() if type is not None and name not in known]
@@ -148,7 +148,7 @@ class IoxTables:
                     deleted = deleted_rows(pq.ParquetFile(stream), wanted.deletes)
             except (pa.ArrowException, OSError, KeyError) as error:
                 why = "some of its rows are deleted, and it cannot be read: " + " ".join(str(error).split())[:200]
-                raise Damaged("", location, why, hint="mend it at the source, or import a state before it") from None
+                raise Damaged("", location, why, hint="repair it at the source, or import an earlier state") from None
         return NewFile(
             location, self.planner.sizes[wanted.file.path], wanted.rows, statistics(footer, ids), deleted=deleted
         )

@@ -1,6 +1,6 @@
-"""Transaction and checkpoint files, decoded: pure.
+"""Decode transaction and checkpoint files. Pure.
 
-Their ids were texts (fields 4 and 5) and are bytes (8 and 9).
+Ids are texts in older versions (fields 4 and 5), and bytes in newer ones (8 and 9).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _DELTA, _FULL = 1, 2
 
 @dataclass(frozen=True, slots=True, order=True)
 class TransactionFile:
-    """A file by its path: the transaction itself, or a checkpoint of all that was there with it."""
+    """A file by its path: the transaction itself, or a checkpoint of the full state after it."""
 
     revision: int
     uuid: UUID
@@ -31,7 +31,7 @@ class TransactionFile:
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """What a file says. Its actions are decoded when they are asked for: a checkpoint has one for every file."""
+    """The content of a file. Its actions are decoded on demand: a checkpoint has one per file."""
 
     version: int
     revision: int
@@ -46,14 +46,14 @@ class Transaction:
         return self.start_nanos // 1_000_000
 
     def actions(self) -> Iterator[Action]:
-        """Garbled where one of them is."""
+        """Yield the actions. Raise Garbled if one is malformed."""
         for data in self.encoded:
             if (action := decode_action(data)) is not None:
                 yield action
 
 
 def parse_path(path: str) -> TransactionFile | None:
-    """What a path says; None for one that is no transaction's."""
+    """Return the transaction file that a path names; None for any other path."""
     found = _PATH.fullmatch(path)
     if found is None:
         return None
@@ -64,7 +64,7 @@ def parse_path(path: str) -> TransactionFile | None:
 
 
 def decode(data: bytes) -> Transaction:
-    """Garbled where it is none, or only half of one."""
+    """Decode a transaction file. Raise Garbled if it is malformed or cut short."""
     if not data:
         raise Garbled("it is empty")
     version = revision = encoding = 0
@@ -94,7 +94,7 @@ def decode(data: bytes) -> Transaction:
 
 
 def timestamp(data: memoryview) -> int:
-    """Nanoseconds since 1970."""
+    """Return the nanoseconds since 1970."""
     seconds = nanos = 0
     for number, _, value in fields(data):
         if number == 1:
@@ -105,7 +105,7 @@ def timestamp(data: memoryview) -> int:
 
 
 def decoded_part(part: str) -> str:
-    """A part of a path as it was before it was encoded for the store."""
+    """Return a part of a path as it was before it was encoded for the store."""
     return unquote(part, errors="surrogateescape")
 
 
@@ -115,4 +115,4 @@ def _uuid(data: memoryview, is_text: bool) -> UUID | None:
     try:
         return UUID(text_of(data)) if is_text else UUID(bytes=bytes(data))
     except ValueError:
-        raise Garbled("an id is none") from None
+        raise Garbled("an id is malformed") from None

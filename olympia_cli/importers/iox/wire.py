@@ -1,4 +1,4 @@
-"""Protobuf as it is on the wire. Versions of the catalog use one number for fields of different types, which the wire
+"""Read Protobuf's wire format. Versions of the catalog use one field number for different types, which the wire format
 tells apart and generated classes do not."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _VARINT_BITS = 64
 
 
 class Garbled(Exception):
-    """The bytes are no message."""
+    """The bytes are not a message."""
 
 
 class Wire(IntEnum):
@@ -23,11 +23,11 @@ class Wire(IntEnum):
 
 
 Field = tuple[int, Wire, int | memoryview]
-"""The number of a field, how it is written, and its value: a number where it is a varint."""
+"""The number of a field, its wire type, and its value: a number if it is a varint."""
 
 
 def fields(data: memoryview) -> Iterator[Field]:
-    """The fields of a message, in the order in which they are written."""
+    """Yield the fields of a message, in the order in which they are written."""
     at = 0
     while at < len(data):
         tag, at = varint(data, at)
@@ -54,9 +54,9 @@ def fields(data: memoryview) -> Iterator[Field]:
 
 
 def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
+    """Return a number with seven bits per byte, and the position after it."""
     if at < len(data) and data[at] < 0x80:
-        # as most are
+        # fast path: most numbers have one byte
         return data[at], at + 1
     value = 0
     for index in range(_DEEPEST):
@@ -70,7 +70,7 @@ def varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 
 def signed(value: int) -> int:
-    """An int64 as it is written."""
+    """Return a varint as an int64."""
     return value - 2**64 if value >= 2**63 else value
 
 

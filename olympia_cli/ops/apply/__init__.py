@@ -1,4 +1,1 @@
-"""Many changes from JSON lines: what a line means, and how lines are committed.
-
-It commits, and reads the log to see what an earlier run committed.
-"""
+"""Changes from JSON lines: the parser of a line, and the commits of many lines."""

@@ -1,4 +1,4 @@
-"""Lines as one transaction, or in steps that can be gone on with after an interruption."""
+"""Commit lines as one transaction, or in steps that can be resumed after an interruption."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from olympia_cli.ops.look.log import log
 def apply_all(
     catalog: Catalog, lines: Iterable[Line], author: Author, *, retry_for: float, atomic: bool, dry_run: bool = False
 ) -> Committed:
-    """All lines as one transaction: all or nothing."""
+    """Commit all lines as one transaction."""
     transaction = catalog.begin()
     for line in lines:
         line.run(transaction)
@@ -33,7 +33,7 @@ def apply_all(
 
 @dataclass(frozen=True, slots=True)
 class ApplyStep:
-    """A commit of some lines; one that an earlier run made already has done nothing now."""
+    """A commit of some lines. `done_before` means that an earlier run committed it, and this run did nothing."""
 
     version: int
     lines: int
@@ -43,10 +43,10 @@ class ApplyStep:
 def apply_in_steps(
     catalog: Catalog, lines: Iterable[Line], input: Input, every: int, author: Author, retry_for: float
 ) -> Iterator[ApplyStep]:
-    """So many lines a commit. A run that was interrupted is gone on with by running it again on the same input.
+    """Commit `every` lines per transaction. To resume an interrupted run, run it again on the same input.
 
-    The id of each transaction follows from the input and the step, so what an earlier run committed is in the log. A
-    step that changed nothing is not; it was done when a later one was.
+    The id of each transaction is derived from the input and the step, so the log shows the steps of an earlier run. A
+    step without changes is not in the log; it counts as done if a later step is.
     """
     steps = _Steps(catalog.snapshot(), f"{input.digest} {every}", -(-input.lines // every))
     batch: list[Line] = []
@@ -59,7 +59,7 @@ def apply_in_steps(
             transaction = catalog.begin_as(None, steps.ids[step])
             if transaction.base.version == steps.version:
                 break
-            # others were here: another run of the same input, perhaps
+            # another process has committed, perhaps the same input
             steps.look(transaction.base)
         for line in batch:
             line.run(transaction)
@@ -79,7 +79,7 @@ def apply_in_steps(
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What tells one input from another, and how many statements it has."""
+    """The digest of an input, and the number of its statements."""
 
     digest: str
     lines: int
@@ -94,9 +94,9 @@ def digest_of(lines: Iterable[str]) -> Input:
 
 
 class _Steps:
-    """The steps in the log up to a version: those that count, and those that a rollback passed over.
+    """The steps in the log up to a version: those that count, and those that a rollback undid.
 
-    `ids` are the transactions' ids, and `last` is the last step that is done.
+    `ids` are the transactions' ids. `last` is the last step that is done.
     """
 
     def __init__(self, latest: Snapshot, input: str, steps: int) -> None:
@@ -111,10 +111,10 @@ class _Steps:
         self.look(latest)
 
     def look(self, latest: Snapshot) -> None:
-        """Read what is new."""
+        """Read the log since the last call."""
         for entry in log(latest, self.version + 1):
             if entry.unreadable:
-                raise Damaged("F401", root_path(entry.version), "it is not known what this version did")
+                raise Damaged("F401", root_path(entry.version), "the actions of this version cannot be read")
             info = commit_info(entry.actions)
             if info is not None and entry.undone_by is None:
                 self._versions[info.transaction_id] = entry.version
@@ -126,16 +126,18 @@ class _Steps:
         self.last = max((step for step, id in enumerate(self.ids) if id in self._versions), default=-1)
 
     def take(self, step: int, version: int) -> None:
-        """This run has committed a step."""
+        """Record that this run has committed a step."""
         self._versions[self.ids[step]] = self.version = version
         self.last = step
 
     def version_of(self, step: int) -> int:
-        """The version of a step that is done; of one that changed nothing, that of the next that did."""
+        """Return the version of a step that is done. A step without changes has the version of the next one with
+        changes.
+        """
         return next(self._versions[id] for id in self.ids[step:] if id in self._versions)
 
     def _id(self, step: int) -> str:
-        """What a rollback passed over is done anew, under an id of its own."""
+        """Return the id of a step. A step that a rollback undid gets a new id, so that it is done again."""
         texts = (f"{self._catalog_id} {self._input} {step} {again}" for again in count())
         ids = (str(uuid.uuid5(uuid.NAMESPACE_OID, text)) for text in texts)
         return next(id for id in ids if id not in self._undone)

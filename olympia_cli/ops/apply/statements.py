@@ -1,4 +1,4 @@
-"""What a line of JSON does: a statement of the command line, its options as fields."""
+"""The statements of JSON lines: commands of the command line, with their options as fields."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ N = TypeVar("N", NamespaceName, TableName, ViewName)
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One statement, and where it stands."""
+    """A statement, and the number of its line."""
 
     number: int
     do: Statement
@@ -33,7 +33,7 @@ class Line:
 
 
 def parse_lines(lines: Iterable[str]) -> Iterator[Line]:
-    """Statements from text; empty lines are passed over. A bad line is named by its number."""
+    """Parse statements. Empty lines are skipped. Errors name the number of the line."""
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
@@ -56,7 +56,7 @@ def _parse(text: str) -> Statement:
     words = fields.pop("do")
     parser = _STATEMENTS.get(words)
     if parser is None:
-        raise InvalidLine(f"there is no {quoted(words)}", hint="there are: " + ", ".join(_STATEMENTS))
+        raise InvalidLine(f"unknown statement {quoted(words)}", hint="known: " + ", ".join(_STATEMENTS))
     statement_fields = _Fields(fields)
     statement = parser(statement_fields)
     statement_fields.check_all_taken()
@@ -64,7 +64,7 @@ def _parse(text: str) -> Statement:
 
 
 class _Fields:
-    """The fields of a line, each taken once and of the type it must have."""
+    """The fields of a line, with checks of their types. Unknown fields are errors."""
 
     def __init__(self, fields: dict[str, Any]) -> None:
         self._fields = fields
@@ -120,7 +120,7 @@ class _Fields:
     def check_all_taken(self) -> None:
         if unknown := sorted(set(self._fields) - self._known_fields):
             raise InvalidLine(
-                f"{quoted(unknown[0])} has no meaning here", hint="known: " + ", ".join(sorted(self._known_fields))
+                f"unknown field {quoted(unknown[0])}", hint="known: " + ", ".join(sorted(self._known_fields))
             )
 
     def _take(self, key: str, default: Any) -> Any:

@@ -1,5 +1,5 @@
-"""Which versions and files go: policies, plans, the quarantine and the purge.
+"""Expire: retention policies, plans, the quarantine and the purge.
 
-It owns what is live and what is not: `sweep` decides about one file, `survey` brings together what is known of it,
-`plan` asks about all of them. A mark, an undo and a purge are commits first; only a purge deletes files.
+This package decides which files are in use. `sweep` decides about one file, `survey` collects the facts about it,
+`plan` runs both for all files. Mark, undo and purge begin with a commit; only a purge deletes files.
 """

@@ -1,5 +1,7 @@
-"""Taking old versions out of history, and later their files out of the store. Mark, undo and purge are commits, so the
-version log puts them in one order with everything else; only then are files touched.
+"""Mark, undo and purge: take old versions out of history, and later delete their files.
+
+Each of them begins with a commit, so the version log orders it with all other commits. Files are deleted only
+afterwards.
 """
 
 from __future__ import annotations
@@ -49,14 +51,18 @@ T = ActionType
 Written = TypeVar("Written")
 
 _HARMLESS = ALTERS | CREATES | DROPS | EXPIRES | READS | RENAMES | {T.COMMIT_INFO, T.CATALOG_ALTER, T.CATALOG_COMPACT}
-"""Actions that make no file live again that was dead."""
+"""Actions that cannot make an unused file used again."""
 
 
 def expire_once(
     planner: Planner, plan: ExpirePlan, message: str = "", *, retry_for: float = 60.0, progress: Progress = SILENT
 ) -> int:
-    """1 purge what has rested; 2 mark by the policy; 3 note for `status` what was done. The version that is then the
-    latest."""
+    """Run an expire, and return the version that is then the latest:
+
+    1. Purge the marks that have been in quarantine long enough.
+    2. Mark by the policy.
+    3. Write the note for `status`.
+    """
     purged = _purge_planned(planner, plan.purge, message, retry_for, progress)
     try:
         marked = mark(planner.catalog, plan.mark, message, retry_for=retry_for)
@@ -75,7 +81,7 @@ def expire_once(
 def purge_once(
     planner: Planner, plan: PurgePlan, message: str = "", *, retry_for: float = 60.0, progress: Progress = SILENT
 ) -> int:
-    """As `expire_once`, without a mark; what had nothing to do is not noted."""
+    """Like `expire_once`, without a mark. If there is nothing to purge, no note is written."""
     version = planner.head.version
     if not plan.is_empty:
         commit = _purge_planned(planner, plan, message, retry_for, progress)
@@ -95,16 +101,18 @@ def _purge_planned(
 
 
 def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: float = 60.0) -> Committed | None:
-    """Take versions out of history. Nothing is deleted.
+    """Take versions out of history. Nothing is deleted. Files are written in this order:
 
-    1 the parts of the manifest, if it has any; 2 the manifest; 3 the commit, which makes `plan.oldest` the oldest
-    version that counts; 4 vn/oldest
+    1. The parts of the manifest, if it has any.
+    2. The manifest.
+    3. The commit, which makes `plan.oldest` the oldest version.
+    4. `vn/oldest`.
     """
     if plan.is_empty:
         return None
     catalog = catalog.anew()
     now = catalog.clock.now_millis()
-    manifest = plan.files.manifest(new_manifest_path(now), plan.oldest, plan.former_oldest)
+    manifest = plan.files.manifest(catalog.store, new_manifest_path(now), plan.oldest, plan.former_oldest)
     transaction = catalog.begin()
     catalog.store.create(manifest.path, encode_manifest(transaction.base.definition.id, manifest, time_text(now)))
     payload = ExpireDef(oldest=plan.oldest, former_oldest=plan.former_oldest, manifest=manifest.path)
@@ -115,17 +123,19 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
 
 
 def plan_undo(head: Snapshot, back_to: int = 0) -> UndoPlan:
-    """What an undo brings back: all that rests, or what does from the version `back_to` on."""
+    """Plan the return of the versions in quarantine: all of them, or those from `back_to` on."""
     marks, oldest = read_quarantine(head.definition), expired_before(head.definition)
     first = marks[0].former_oldest if marks else oldest
     return UndoPlan(len(marks), min(max(first, back_to), oldest), oldest, first)
 
 
 def undo(catalog: Catalog, message: str = "", *, back_to: int = 0, retry_for: float = 60.0) -> Committed | None:
-    """Bring back the versions that are in quarantine, those from `back_to` on; None when there are none.
+    """Return versions from quarantine to history, those from `back_to` on. Return None if there are none. The order:
 
-    1 where a mark stays for older versions, a manifest of what it still keeps out; 2 vn/oldest, which may lag and must
-    not lead; a folder in its place leads no reader; 3 the commit; 4 vn/oldest, which another expire may have written
+    1. If a mark keeps its older versions, a new manifest for these.
+    2. `vn/oldest`, which may lag but must not lead. A folder in its place is ignored, as it misleads no reader.
+    3. The commit.
+    4. `vn/oldest` again, as another expire may have written it.
     """
     catalog = catalog.anew()
     transaction = catalog.begin()
@@ -147,8 +157,11 @@ def undo(catalog: Catalog, message: str = "", *, back_to: int = 0, retry_for: fl
 
 
 def _narrowed(catalog: Catalog, base: Snapshot, oldest: int) -> str:
-    """The manifest of the mark that keeps versions below `oldest` out of history and no longer those from it on; none
-    where no mark does both, or its own manifest cannot be read: then it is kept, and a purge deletes nothing by it."""
+    """Write the manifest for a mark that keeps versions below `oldest` in quarantine, and returns the later ones.
+
+    Return its path. Return an empty string if no mark is split, or its manifest cannot be read: then a purge deletes no
+    file for this mark.
+    """
     split = [mark for mark in read_quarantine(base.definition) if mark.former_oldest < oldest < mark.oldest]
     for mark in split:
         with contextlib.suppress(Damaged):
@@ -169,14 +182,18 @@ def purge(
     surveyor: Surveyor = LOCAL,
     progress: Progress = SILENT,
 ) -> Committed | None:
-    """Delete what has rested in quarantine long enough. `planned_at` is the version that the plan was made on.
+    """Delete the files that have been in quarantine long enough. `planned_at` is the version that the plan was made on.
+    The order:
 
-    1 the commit: from here on versions below `plan.purged` cannot be brought back; 2 vn/oldest; 3 roots, one by one,
-    the oldest first; 4 all other files; 5 the parts of the manifests; 6 the manifests. What dies between is finished by
-    the next purge.
+    1. The commit: versions below `plan.purged` can no longer be restored.
+    2. `vn/oldest`.
+    3. Roots one by one, the oldest first.
+    4. All other files.
+    5. The parts of the manifests.
+    6. The manifests.
 
-    A full store refuses 1 or 2. Where no writer is running, 3 makes room for them: it begins with the oldest root, and
-    stops when there is enough.
+    After a crash the next purge continues. A full store rejects steps 1 and 2. If no writer is running, step 3 then
+    begins earlier, and stops as soon as there is enough room.
     """
     if plan.is_empty:
         return None
@@ -207,7 +224,7 @@ def purge(
         _delete(catalog, files, plan.purged, progress)
         if plan.parts:
             store.delete_many(plan.parts)
-        # the catalog's definition names the manifests, so any path may stand there
+        # the catalog's definition names the manifests, and a damaged one may name any path
         store.delete_many(filter(is_manifest, (*plan.manifests, *plan.unfinished, *plan.abandoned)))
     except PartlyDone:
         raise
@@ -222,7 +239,9 @@ def purge(
 
 
 def _write(write: Callable[[], Written], deletions: Iterator[None] | None) -> Written:
-    """Write, and while the store is full let one of the deletions make room. There are none while writers may run."""
+    """Write, and while the store is full run one deletion at a time. There are no `deletions` while writers may be
+    running.
+    """
     while True:
         try:
             return write()
@@ -235,7 +254,7 @@ def _write(write: Callable[[], Written], deletions: Iterator[None] | None) -> Wr
 
 
 def _deletions(catalog: Catalog, still_dead: Callable[[], Going], below: int, progress: Progress) -> Iterator[None]:
-    """Delete what a purge deletes step by step: roots, the oldest first, twice as many each time, and then the rest."""
+    """Delete the files of a purge in steps: roots, the oldest first, twice as many each time; then the rest."""
     files, step = still_dead(), 1
     roots = files.roots()
     while batch := list(islice(roots, step)):
@@ -258,11 +277,11 @@ def _delete(catalog: Catalog, files: Going, below: int, progress: Progress) -> N
     store = catalog.store
     progress.phase("deleting", files.totals.files)
     for root in files.roots():
-        # one by one: a reader that probes upwards from an old hint must never find a version whose successor is
-        # gone, or it would take it for the latest one
+        # one by one: a reader that probes upwards from an old hint takes a version without a successor for the latest
+        # one
         delete_checked(store, [root], below, progress)
-    # names of nodes and definitions are never used again, ids of transactions may be: so these are not left to others,
-    # who might come to it late
+    # transactions may reuse ids, while nodes and definitions never reuse names. So only this process deletes saves:
+    # other machines may run late.
     _delete_saves(catalog, files.saves(), below, progress)
     files.delete_others(store, below, progress)
 
@@ -279,15 +298,16 @@ def _delete_saves(catalog: Catalog, saves: Iterable[Doomed], below: int, progres
 
 
 def _delete_transactions(catalog: Catalog, saves: list[Doomed], below: int, progress: Progress) -> None:
-    """Delete all files of some transactions, unless they are alive: while this purge slept another one may have deleted
-    them, and the ids may be in use again.
+    """Delete all files of some transactions, unless they are alive.
+
+    While this process was suspended, another purge may have deleted them, and a new transaction may use the same id.
     """
     store = catalog.store
-    # first what there is: whatever is there before an id is used again stands in the way of that
+    # list the files first: an id can be reused only after its old files are gone
     there = {file.path for file in store.list("dtxn/")}
     alive = live_transactions(catalog)
     saves = [file for file in saves if file.path in there and _transaction(file.path) not in alive]
-    # the last save says that the transaction is over; while it stands, those before it mean nothing
+    # the last save marks the transaction as ended; while it exists, earlier saves are ignored
     newest = {_transaction(file.path): file.path for file in sorted(saves, key=lambda file: _save(file.path))}
     last = set(newest.values())
     delete_checked(store, [file for file in saves if file.path not in last], below, progress)
@@ -295,20 +315,20 @@ def _delete_transactions(catalog: Catalog, saves: list[Doomed], below: int, prog
 
 
 def _transaction(path: str) -> str:
-    """The id of the transaction that a file is of."""
+    """Return the id of the transaction that a file belongs to."""
     parsed = parse_transaction_path(path)
     return path if parsed is None else parsed[0]
 
 
 def _save(path: str) -> int:
-    """The number of a transaction's save; the hint to the last one counts for less than any."""
+    """Return the number of a save. The file without a number, the hint to the last save, is sorted first."""
     parsed = parse_transaction_path(path)
     return -1 if parsed is None or parsed[1] is None else parsed[1]
 
 
 def _revived(head: Snapshot, planned_at: int) -> bool:
-    """Whether a commit since the plan may have made an old file live again: a rollback, a restore, an export, or
-    whatever this program does not know. So may those that are expired by now, which nobody can look at.
+    """Return whether a commit since the plan may use an old file again: a rollback, a restore, an export, or an unknown
+    action. True also if such commits are expired, and cannot be read.
     """
     if planned_at + 1 < expired_before(head.definition):
         return True
@@ -320,8 +340,9 @@ def _revived(head: Snapshot, planned_at: int) -> bool:
 
 
 def overtaken(planner: Planner) -> bool:
-    """Whether another expire came after a plan was made, and nobody has undone one since: what was brought back by hand
-    is not taken away again at once."""
+    """Return whether another expire has run since the plan, and no undo since: versions that a user has restored must
+    not be expired again at once.
+    """
     head = planner.catalog.snapshot()
     first = max(planner.head.version + 1, expired_before(head.definition))
     types = {action.type for at in range(first, head.version + 1) for action in at_version(at, head).actions()}
@@ -329,7 +350,7 @@ def overtaken(planner: Planner) -> bool:
 
 
 def _try_oldest(catalog: Catalog) -> None:
-    """Write vn/oldest if possible: it may lag, and the next expire writes it."""
+    """Write `vn/oldest` if possible. It may lag, and the next expire writes it."""
     try:
         _write_oldest(catalog)
     except OlympiaError as error:
@@ -337,7 +358,9 @@ def _try_oldest(catalog: Catalog) -> None:
 
 
 def _write_oldest(catalog: Catalog) -> None:
-    """Let vn/oldest follow the catalog's definition. Others may move both meanwhile, so whoever writes looks again."""
+    """Write `vn/oldest` from the catalog's definition. Repeat until both agree, as others may change them at the same
+    time.
+    """
     written: int | None = None
     while (oldest := expired_before(catalog.snapshot().definition)) != written:
         catalog.store.overwrite(OLDEST, str(oldest).encode())

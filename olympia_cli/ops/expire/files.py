@@ -1,4 +1,4 @@
-"""Files that are to go: listed in this process, or counted in it and listed elsewhere."""
+"""Files to mark or delete, listed in this process, or counted here and listed elsewhere."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from itertools import islice
 from typing import Protocol
 
 from olympia_cli.format.paths import FileKind, parse_root_path
-from olympia_cli.ops.expire.manifest import DELETABLE, Doomed, Manifest, check_deletable
+from olympia_cli.ops.expire.manifest import (
+    DELETABLE,
+    PART_FILES,
+    Doomed,
+    Manifest,
+    ManifestPart,
+    check_deletable,
+    encode_part,
+    new_part_path,
+)
 from olympia_cli.ops.progress import Progress
 from olympia_cli.storage.protocol import Store
 
@@ -20,7 +29,7 @@ ROOT, TRANSACTION = FileKind.ROOT.value, FileKind.TRANSACTION.value
 
 @dataclass(frozen=True, slots=True)
 class GoingTotals:
-    """How many files of each kind there are, and how large they are together."""
+    """The number of files of each kind, and their total size."""
 
     kinds: Mapping[str, int]
     bytes: int
@@ -30,35 +39,35 @@ class GoingTotals:
         return sum(self.kinds.values())
 
     def describe(self) -> dict[str, int]:
-        """How many files of each kind, under plural names."""
+        """Return the number of files per kind, with plural names."""
         plurals = {kind.value: f"{kind.value}s" for kind in DELETABLE} | {FileKind.TEMPORARY.value: "temporaries"}
         return {plural: self.kinds.get(kind, 0) for kind, plural in plurals.items()}
 
 
 class Going(Protocol):
-    """Files that are to go, wherever they are listed: what a plan counts, and what an expire does with them."""
+    """Files to mark or delete. The interface hides where they are listed."""
 
     @property
     def totals(self) -> GoingTotals: ...
 
     def __iter__(self) -> Iterator[Doomed]:
-        """Each of them. Where there may be too many for one process, nothing that an expire does asks for it."""
+        """Yield all files. An expire never calls this if there may be too many for one process."""
         ...
 
-    def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
-        """A manifest that names them. Its parts, if it has any, are written; itself it is not."""
+    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
+        """Return a manifest that names the files. Its parts, if any, are already written; the manifest is not."""
         ...
 
     def roots(self) -> Iterator[Doomed]:
-        """Those that are roots, the oldest first."""
+        """Yield the roots, the oldest first."""
         ...
 
     def saves(self) -> Iterator[Doomed]:
-        """Those of distributed transactions, the files of each together."""
+        """Yield the files of distributed transactions, grouped by transaction."""
         ...
 
     def delete_others(self, store: Store, below: int, progress: Progress) -> None:
-        """Delete all that are neither; Damaged when one is not a file that a purge below this version deletes."""
+        """Delete all other files. Raise Damaged for a file that a purge below this version must not delete."""
         ...
 
 
@@ -69,8 +78,18 @@ class Listed(tuple[Doomed, ...]):
     def totals(self) -> GoingTotals:
         return GoingTotals(Counter(file.kind for file in self), sum(file.bytes for file in self))
 
-    def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
-        return Manifest(path, oldest, former_oldest, self)
+    def manifest(
+        self, store: Store, path: str, oldest: int, former_oldest: int, part_files: int = PART_FILES
+    ) -> Manifest:
+        if len(self) <= part_files:
+            return Manifest(path, oldest, former_oldest, self)
+        parts = []
+        for first in range(0, len(self), part_files):
+            files = self[first : first + part_files]
+            part = ManifestPart(new_part_path(path), len(files))
+            store.create(part.path, encode_part(path, files))
+            parts.append(part)
+        return Manifest(path, oldest, former_oldest, (), tuple(parts))
 
     def roots(self) -> Iterator[Doomed]:
         return iter(sorted((file for file in self if file.kind == ROOT), key=_order))
@@ -83,7 +102,7 @@ class Listed(tuple[Doomed, ...]):
 
 
 def delete_checked(store: Store, files: Iterable[Doomed], below: int, progress: Progress) -> int:
-    """Delete files in batches, each of which is looked at before; how many there were."""
+    """Delete files in batches, and check each batch first. Return the number of files."""
     files, deleted = iter(files), 0
     while batch := list(islice(files, DELETED_AT_ONCE)):
         check_deletable(batch, below, store.uri)
@@ -94,7 +113,9 @@ def delete_checked(store: Store, files: Iterable[Doomed], below: int, progress: 
 
 
 def in_order(files: Iterable[Doomed]) -> Listed:
-    """Whatever leads to other files before those: roots, the oldest first, transactions, then nodes and definitions."""
+    """Sort files so that a file comes before those that it leads to: roots, the oldest first, transactions, then nodes
+    and definitions.
+    """
     return Listed(sorted(files, key=_order))
 
 

@@ -1,4 +1,4 @@
-"""Who needs files besides the versions that are kept: live distributed transactions, and exports that share files."""
+"""Users of files besides the kept versions: live distributed transactions, and exports that share files."""
 
 from __future__ import annotations
 
@@ -20,23 +20,25 @@ from olympia_cli.uuids import new_uuid
 
 @dataclass(frozen=True, slots=True)
 class PinnedRoot:
-    """A copy of a root that somebody needs with all that it reaches, and what to do when that is no longer whole."""
+    """A copy of a root that a transaction or an export needs with all files below it, and the advice if they are
+    damaged.
+    """
 
     path: str
     who: str
     hint: str
     command: tuple[str, ...]
     code: str
-    """What fsck calls it when that is no longer whole."""
+    """fsck's code for damage of these files."""
 
     def needs(self, error: Damaged) -> Damaged:
-        """What it means that something it needs is not whole."""
+        """Return the error for a damaged file that this root needs."""
         reason = f"{error.reason}; {self.who} needs it"
         return Damaged(self.code, error.path, reason, hint=self.hint, command=self.command)
 
 
 class Holders:
-    """The live transactions and sharing exports of a version. `existing` are versions that are there for sure."""
+    """The live transactions and sharing exports of a version. `existing` holds versions that certainly exist."""
 
     def __init__(self, head: Snapshot, now_millis: int, existing: Container[int] = ()) -> None:
         self._head = head
@@ -44,7 +46,7 @@ class Holders:
         self._now = now_millis
         alive = list(self._live_transactions())
         self._open = [saved for saved in alive if saved.is_running]
-        # the last save of an aborted one is all that tells a process that holds an older save; so it stays as long
+        # keep the last save of an aborted transaction: it stops a process that still has an older save
         self.live_ids = {saved.id for saved in alive}
         self._exports = list(self._sharing_exports())
 
@@ -55,12 +57,14 @@ class Holders:
 
     @property
     def exports_from(self) -> int:
-        """The oldest version of a sharing export that another program recorded without a pin: it is kept whole."""
+        """The oldest version of a sharing export that another program recorded without a pin. The version itself is
+        kept instead.
+        """
         return min((export.version for export in self._exports if export.pin is None), default=MAX_VERSION)
 
     def pins(self) -> Iterator[PinnedRoot]:
         for saved in self._open:
-            hint, words = "if it cannot be committed any more, give it up", ("txn", "abort", saved.id)
+            hint, words = "if it can no longer be committed, abort it", ("txn", "abort", saved.id)
             if self._now <= saved.ends_at_millis and (reason := saved.lost_beginning(self._head.store, self._existing)):
                 raise Damaged("F502", saved.path, reason, hint=hint, command=words)
             path = saved.definition.running_root_node_file_path
@@ -68,16 +72,16 @@ class Holders:
         for export in self._exports:
             if export.pin is not None:
                 drop = command_words("export", "drop", names=[export.name])
-                pin = PinnedRoot(export.pin, f"the export {export.name!a}", "drop it, if it is of no use", drop, "F503")
+                pin = PinnedRoot(export.pin, f"the export {export.name!a}", "drop it if it is unused", drop, "F503")
                 yield _pinned(self._head.file.path, pin)
 
     def _live_transactions(self) -> Iterator[Saved]:
-        """The distributed transactions that are within their lifetime, whatever became of them."""
+        """Yield the distributed transactions within their lifetime, whatever their state."""
         for saved in saves.saved_transactions(self._head.store):
             if self._now > saved.ends_at_millis + HALF_AN_HOUR_MILLIS:
                 continue
             if isinstance(saved, UnreadableSave):
-                raise saved.error(f", so nobody knows what the transaction {saved.id} needs")
+                raise saved.error(f", so the files that the transaction {saved.id} needs are unknown")
             yield saved
 
     def _sharing_exports(self) -> Iterator[ExportRecord]:
@@ -86,7 +90,7 @@ class Holders:
                 raise Damaged(
                     "F504",
                     self._head.file.path,
-                    f"the record of the export {name!a} {export}, so nobody knows what it needs",
+                    f"the record of the export {name!a} {export}, so the files that it needs are unknown",
                     hint="drop it",
                     command=command_words("export", "drop", names=[name]),
                 )
@@ -95,13 +99,13 @@ class Holders:
 
 
 def live_transactions(catalog: Catalog) -> set[str]:
-    """The ids of the distributed transactions that are within their lifetime just now."""
+    """Return the ids of the distributed transactions that are within their lifetime now."""
     store_now = store_now_millis(catalog.store)
     return Holders(catalog.snapshot(), min(catalog.clock.now_millis(), store_now)).live_ids
 
 
 def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
-    """The pin that the file `holder` names, unless it leads outside the catalog."""
+    """Return the pin that the file `holder` names. Raise Damaged if its path is outside the catalog."""
     try:
         check_pointer(pin.path, holder)
     except Damaged as error:
@@ -110,13 +114,12 @@ def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
 
 
 def store_now_millis(store: Store) -> int:
-    """The time by the store's own clock, which the ages of its files are measured by: when a file was written that was
-    written just now."""
+    """Return the time by the store's clock, which sets the ages of files: create a file, and read its time."""
     path = f"{TEMPORARY_PREFIX}{new_uuid()}"
     try:
         store.create(path, b"")
         return store.stat(path).modified_at_millis
     finally:
-        # what is left behind is swept like any write in progress
+        # a file that is left behind is deleted like any temporary file
         with suppress(OlympiaError):
             store.delete_many([path])

@@ -1,7 +1,8 @@
-"""Expire manifests: which files a mark takes out of history, written once, before the mark is committed.
+"""Expire manifests: the files that a mark takes out of history. A manifest is written once, before the mark is
+committed.
 
-A manifest names the files itself, or it names parts, files beside it that do. Parts are written before it, and one that
-it does not name means nothing. A manifest of which a part is not whole is not whole.
+It names the files itself, or, if there are many, names parts, which are files that do. Parts are written first; a part
+that no manifest names is ignored. A manifest with a damaged part counts as damaged.
 """
 
 from __future__ import annotations
@@ -23,8 +24,11 @@ from olympia_cli.uuids import new_uuid
 FOLDER = "ops/expire/"
 FORMAT = 1
 IN_PARTS = 2
-"""The format of a manifest whose files are in parts."""
-FILES_A_PART = 100_000
+"""The format of a manifest with parts."""
+PART_FILES = 50_000
+"""The largest number of files in a part, for some megabytes. A huge manifest without parts would exceed the size that
+readers accept.
+"""
 DELETABLE = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
 
 _PART = re.compile(rf"({FOLDER}[^./]+)\.[^./]+\.part\.json")
@@ -33,7 +37,7 @@ _MANIFEST = "the manifest of an expire"
 
 @dataclass(frozen=True, slots=True)
 class Doomed:
-    """A file that is to go."""
+    """A file to mark or delete."""
 
     path: str
     bytes: int
@@ -42,7 +46,7 @@ class Doomed:
 
 @dataclass(frozen=True, slots=True)
 class ManifestPart:
-    """A file that names so many of the files of a manifest."""
+    """A file with some of the names of a manifest."""
 
     path: str
     files: int
@@ -55,7 +59,7 @@ class Manifest:
     former_oldest: int
     files: tuple[Doomed, ...]
     parts: tuple[ManifestPart, ...] = ()
-    """Where more of what it names is."""
+    """The files with the other names."""
 
 
 def new_manifest_path(now_millis: int) -> str:
@@ -63,18 +67,20 @@ def new_manifest_path(now_millis: int) -> str:
 
 
 def new_part_path(manifest: str) -> str:
-    """A fresh name. It begins like that of its manifest, so that it is known whose it is when the manifest is gone."""
+    """Return a new path for a part. It begins with the path of its manifest, so the owner is known even without the
+    manifest.
+    """
     return f"{manifest.removesuffix('.json')}.{new_uuid()}.part.json"
 
 
 def manifest_of(path: str) -> str | None:
-    """The manifest that a part belongs to, by its name; None when it is not a part."""
+    """Return the path of the manifest of a part, by the part's name. None if the path is not that of a part."""
     match = _PART.fullmatch(path)
     return f"{match[1]}.json" if match and file_kind(path) is FileKind.OPERATION else None
 
 
 def is_manifest(path: str) -> bool:
-    """Whether a file has the name of a manifest or of a part of one. No other file is deleted as a manifest."""
+    """Return whether the path is that of a manifest or a part. No other file is deleted as a manifest."""
     return path.startswith(FOLDER) and file_kind(path) is FileKind.OPERATION
 
 
@@ -98,15 +104,17 @@ def encode_part(manifest: str, files: Iterable[Doomed]) -> bytes:
 
 
 def write_narrowed(store: Store, catalog_id: str, manifest: Manifest, oldest: int, now_millis: int) -> str:
-    """Write a manifest of what another one names, without the roots of versions from `oldest` on; its path. Other files
-    that those versions need stay in it: a purge asks who needs a file."""
+    """Write a manifest with the names of another one, without the roots of versions from `oldest` on. Return its path.
+
+    It still names other files of those versions; a purge keeps every file in use.
+    """
     versions = ((file, parse_root_path(file.path)) for file in manifest.files)
     files = tuple(file for file, version in versions if version is None or version < oldest)
     path = new_manifest_path(now_millis)
     parts: list[ManifestPart] = []
     if manifest.parts:
-        for start in range(0, len(files), FILES_A_PART):
-            names = files[start : start + FILES_A_PART]
+        for start in range(0, len(files), PART_FILES):
+            names = files[start : start + PART_FILES]
             parts.append(ManifestPart(new_part_path(path), len(names)))
             store.create(parts[-1].path, encode_part(path, names))
     narrowed = Manifest(path, oldest, min(manifest.former_oldest, oldest), files, tuple(parts))
@@ -119,15 +127,16 @@ def _encode(document: dict[str, Any]) -> bytes:
 
 
 def read_manifest(store: Store, path: str) -> Manifest:
-    """A manifest with all that its parts name; Damaged when it is missing or is not one, or a part of it is not whole.
-    What it names is checked before anything is deleted.
+    """Read a manifest with its parts. Raise Damaged if one of the files is missing or malformed.
+
+    `check_deletable` must check the names before a deletion.
     """
     manifest = read_head(store, path)
     return replace(manifest, files=named_files(manifest, store.read_many))
 
 
 def read_head(store: Store, path: str) -> Manifest:
-    """A manifest without what its parts name."""
+    """Read a manifest without its parts."""
     try:
         return decode_manifest(store.read(path), path)
     except PathMissing:
@@ -135,7 +144,7 @@ def read_head(store: Store, path: str) -> Manifest:
 
 
 def named_files(manifest: Manifest, read_many: ReadMany) -> tuple[Doomed, ...]:
-    """All that a manifest and its parts name."""
+    """Return all files that a manifest and its parts name."""
     files = list(manifest.files)
     contents = read_many([part.path for part in manifest.parts])
     for part, (_, data) in zip(manifest.parts, contents, strict=True):
@@ -144,7 +153,7 @@ def named_files(manifest: Manifest, read_many: ReadMany) -> tuple[Doomed, ...]:
 
 
 def decode_manifest(data: bytes, path: str) -> Manifest:
-    """What the manifest itself says."""
+    """Decode the manifest file itself."""
     try:
         document: Any = read_json(data)
         if document["format"] not in (FORMAT, IN_PARTS):
@@ -163,7 +172,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
 
 
 def decode_part(data: bytes | OlympiaError, part: ManifestPart, manifest: str) -> tuple[Doomed, ...]:
-    """What a part names, given what was read for it."""
+    """Decode a part, given the data or the error of reading it."""
     if isinstance(data, PathMissing):
         raise Damaged("F906", part.path, f"a part of {_MANIFEST} is missing")
     if isinstance(data, Exception):
@@ -180,7 +189,7 @@ def decode_part(data: bytes | OlympiaError, part: ManifestPart, manifest: str) -
 
 def _doomed(entry: Any) -> Doomed:
     path, size, kind = str(entry["path"]), int(entry["bytes"]), str(entry["kind"])
-    # what is no text, or no number of bytes, cannot go elsewhere to be looked at
+    # other engines accept only valid text, and sizes below 2**63
     path.encode(), kind.encode()
     if not 0 <= size < 2**63:
         raise ValueError
@@ -188,10 +197,10 @@ def _doomed(entry: Any) -> Doomed:
 
 
 def check_deletable(files: Iterable[Doomed], oldest: int, holder: str) -> None:
-    """Raise Damaged unless each name is that of a file which an expire below `oldest` may delete, and its kind is that
-    of the name: it decides in which order files go.
+    """Raise Damaged unless an expire below `oldest` may delete each file. The kind must match the name, as it decides
+    the order of deletion.
 
-    Manifests are read back from a store, so what they name is not taken on trust.
+    Manifests are read from a store, so their content is not trusted.
     """
     for file in files:
         version = parse_root_path(file.path)
@@ -215,13 +224,14 @@ def left_behind(
     purging: Collection[str],
     old_enough: Callable[[FileInfo], bool],
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-    """The unfinished and the abandoned manifests and the parts that go, given the manifests that rest, those of them
-    that leave, and those whose purge was committed; see PurgePlan.
+    """Return the unfinished manifests, the abandoned manifests, and the parts to delete; see PurgePlan.
 
-    A purge that was committed and whose manifest is still there did not end. Any other that no mark in quarantine names
-    is of a mark that was undone or never committed; a young one may be of a mark about to be committed. A part shares
-    the fate of its manifest, which its name tells: so one that the manifest does not name, because the task that wrote
-    it did not come to its end, is kept as long as the others, and goes with them.
+    `resting` are the manifests of marks in quarantine, `leaving` those that this purge deletes, `purging` those whose
+    purge was committed. A manifest whose purge was committed but which still exists is unfinished. Any other manifest
+    without a mark is abandoned: its mark was undone or never committed. A young one is kept, as its mark may be about
+    to be committed.
+
+    Parts share the fate of their manifest, by their names, even if the manifest does not name them.
     """
     files = [file for file in listed if file_kind(file.path) is FileKind.OPERATION]
     unfinished = {file.path for file in files} & set(purging) - set(resting)
@@ -237,5 +247,5 @@ def left_behind(
 
 
 def unread(error: Damaged) -> str:
-    """What it means that a manifest is lost: nothing is deleted that only it names."""
+    """Return the note for a manifest that cannot be read: the files that only it names are not deleted."""
     return f"{error.message}; the next expire finds again what it named"

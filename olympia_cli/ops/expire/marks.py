@@ -1,4 +1,4 @@
-"""What rests in quarantine, mark by mark, as plain values for any output."""
+"""The marks in quarantine as plain values."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ from olympia_cli.storage.protocol import Store
 
 
 def list_marks(head: Snapshot, quarantine_millis: int) -> Iterator[dict[str, Any]]:
-    """Each mark with its versions, how large it is, and when it has rested long enough to be purged. Of one whose
-    manifest cannot be read the size is not known: nothing that only it names is deleted."""
+    """Yield each mark with its versions, its size, and the time from which it may be purged.
+
+    If a manifest cannot be read, the size is unknown: files that only it names are not deleted.
+    """
     for mark in read_quarantine(head.definition):
         try:
             totals = Listed(read_manifest(head.store, check_pointer(mark.manifest, head.root.catalog_def)).files).totals
@@ -38,8 +40,9 @@ def list_marks(head: Snapshot, quarantine_millis: int) -> Iterator[dict[str, Any
 
 
 def sum_up_marks(head: Snapshot, quarantine_millis: int) -> dict[str, Any]:
-    """How many marks and versions rest, and when the first of them may be purged. Manifests may be large, and are not
-    read for that."""
+    """Return the number of marks and versions in quarantine, and the time of the next purge. Manifests may be large,
+    and are not read.
+    """
     marks = read_quarantine(head.definition)
     marked = _marked_at_millis(head.store, marks[0]) if marks else None
     return {
@@ -50,7 +53,7 @@ def sum_up_marks(head: Snapshot, quarantine_millis: int) -> dict[str, Any]:
 
 
 def _marked_at_millis(store: Store, mark: QuarantineMark) -> int | None:
-    """By the store's clock, which a purge goes by; None when the mark's own root is gone with an older purge."""
+    """Return the time of a mark by the store's clock, or None if an older purge has deleted its root."""
     try:
         return store.stat(root_path(mark.version)).modified_at_millis
     except PathMissing:

@@ -1,5 +1,5 @@
-"""What an expire would do: which versions and files go into quarantine, and which leave it for good. Nothing is written
-here but a probe of the store's clock.
+"""Expire plans: the versions and files to move into quarantine, and those to delete. This module writes nothing but a
+probe of the store's clock.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.storage.protocol import Store
 
-MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge make room", ("expire", "purge", "--offline")
+MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge free space", ("expire", "purge", "--offline")
 
 
 def without_room(error: StorageFull) -> StorageFull:
-    """The error of a full store, where something is in quarantine."""
+    """Return the error of a full store, with the advice for a catalog with files in quarantine."""
     return StorageFull(error.message, hint=MAKE_ROOM, command=OFFLINE)
 
 
 class Planner:
-    """Looks at a catalog once, for one plan: each file that is kept is read once."""
+    """Reads a catalog for one plan. Each file in use is read once."""
 
     def __init__(
         self,
@@ -51,9 +51,9 @@ class Planner:
         forgets: bool = False,
         progress: Progress = SILENT,
     ) -> None:
-        """`surveyor` goes through the files, here or elsewhere. `probe` is whether a file may be written to learn the
-        store's time; without, this machine's clock must do. `definitions` is whether the definitions of objects are
-        read too, as they must be before anything is done. `forgets` lets the versions go that a promotion kept aside.
+        """`surveyor` examines the files, in this process or elsewhere. With `probe`, a file is written to learn the
+        store's time; without, this machine's clock is used. With `definitions`, definitions of objects are read, as
+        every deletion requires. With `forgets`, versions may go that a promotion has kept aside.
         """
         self.catalog = catalog = catalog.anew()
         self.surveyor = surveyor
@@ -67,7 +67,8 @@ class Planner:
         self._leaving: PurgePlan | None = None
         now = catalog.clock.now_millis()
         self.store_now = self._probed(now) if probe else now
-        # of two clocks the one that makes everything younger; with no writer about, ages may be below its resolution
+        # take the earlier of both clocks, so that files appear younger. Offline, ages may be shorter than the
+        # difference of the clocks.
         self.now = now if floors.offline else min(now, self.store_now)
         self._written = self._list_roots()
         self.oldest = self._oldest()
@@ -75,13 +76,14 @@ class Planner:
         keeps_aside = self.oldest < kept_aside_before(self.definition) and not forgets
         self._aside_from = self.oldest if keeps_aside else MAX_VERSION
         self.damaged = damaged_versions(self.definition, self.purged, self.head.version - 1)
-        """Versions that are kept or can be brought back, and are known to be damaged or may be."""
+        """Versions that are kept or can be restored, and may be damaged."""
         self.reach = surveyor.reach(self.store, NodeRules.of(self.head), definitions=definitions, progress=progress)
         self._holders = Holders(self.head, self.now, self._written)
 
     def _probed(self, now: int) -> int:
-        """The time by the store's clock. Where a full store takes no probe, and no writer is running, this machine's
-        clock must do."""
+        """Return the time by the store's clock. If a full store takes no probe and no writer is running, use this
+        machine's clock.
+        """
         try:
             return store_now_millis(self.store)
         except StorageFull as error:
@@ -92,9 +94,10 @@ class Planner:
     # Plans
 
     def expire(self, policy: Policy, not_beyond: int = MAX_VERSION) -> ExpirePlan:
-        """Both halves from one walk: what the policy keeps first, then what is in quarantine and stays there.
+        """Plan the mark and the purge from one walk: first the versions that the policy keeps, then those that stay in
+        quarantine.
 
-        Versions from `not_beyond` on are kept whatever the policy says.
+        Versions from `not_beyond` on are kept in any case.
         """
         with self.overtaken():
             versions, limits, oldest = self._choose(policy, not_beyond)
@@ -113,12 +116,12 @@ class Planner:
             return ExpirePlan(self.head.version, mark, self._purge(survey))
 
     def purge(self) -> PurgePlan:
-        """What leaves quarantine now."""
+        """Plan a purge alone."""
         with self.overtaken():
             leaving = self.leaving
             if leaving.is_empty:
                 return leaving
-            # what an unfinished purge has left to delete is seen in a listing of everything
+            # only a full listing shows the remaining files of an unfinished purge
             kinds = () if leaving.unfinished else (FileKind.ROOT, FileKind.TRANSACTION)
             sweep = replace(self._sweep(self.oldest), manifests=leaving.all_manifests, kinds=kinds)
             return self._purge(self.surveyor.survey(self, sweep, Versions(self.head, self.oldest).kept()))
@@ -130,7 +133,7 @@ class Planner:
         return replace(self.leaving, files=survey.purged, rescued=rescued, notes=survey.notes)
 
     def still_dead(self, plan: PurgePlan) -> Going:
-        """Those of a plan's files that nothing needs by now, given that the versions which it leaves can come back."""
+        """Return the planned files that are still unused. The versions that stay in quarantine count as users."""
         leaving = frozenset(plan.all_manifests)
         sweep = replace(self._bare_sweep(self.oldest), leaving=leaving, purged=plan.purged)
         return self.surveyor.survey(self, sweep, Versions(self.head, self.oldest).kept(), plan.files).purged
@@ -138,7 +141,7 @@ class Planner:
     # What decides about each file
 
     def sweep_at_rest(self, oldest: int) -> Sweep:
-        """What decides when the versions from this one on stay, and nothing leaves quarantine."""
+        """Return the sweep for keeping versions from `oldest` on, without a purge."""
         manifests = (*(mark.manifest for mark in self.marks), *self.leaving.unfinished)
         return replace(self._bare_sweep(oldest), manifests=manifests)
 
@@ -161,18 +164,18 @@ class Planner:
         )
 
     def needed(self, paths: Iterable[str]) -> Iterator[str]:
-        """Those of some files that something needs, as far as this planner has looked."""
+        """Yield the paths that are in use, as far as this planner knows."""
         needs = self._bare_sweep(self.oldest).needs
         files = (FileFacts(path, file_kind(path), None, reached=path in self.reach) for path in paths)
         return (file.path for file in files if needs(file))
 
     def pins(self) -> Iterator[PinnedRoot]:
-        """The roots that live transactions and sharing exports need."""
+        """Yield the roots that live transactions and sharing exports need."""
         return self._holders.pins()
 
     @contextmanager
     def overtaken(self) -> Iterator[None]:
-        """What is missing because another expire deletes it meanwhile is not damage."""
+        """Raise CommitConflict instead of Damaged for files that another expire has deleted in the meantime."""
         try:
             yield
         except (Damaged, PathMissing) as error:
@@ -181,11 +184,11 @@ class Planner:
             raise CommitConflict(f"another expire was first: {error.message}", hint="run it again") from error
 
     def is_overtaken(self) -> bool:
-        """Whether another expire has purged versions since this planner looked."""
+        """Return whether another expire has purged versions since this planner was created."""
         return purged_before(self.catalog.snapshot().definition) > purged_before(self.definition)
 
     def oldest_kept(self, policies: Sequence[Policy]) -> list[int]:
-        """The oldest version that each of several policies keeps."""
+        """Return the oldest version that each policy keeps."""
         counted = CountedVersions(self.head, self.oldest)
         limits = [self._limits(counted.first_of_last(policy.keep_last), MAX_VERSION) for policy in policies]
         pasts = list(Versions(self.head, self.oldest, counted.known_roots, self._written).pasts())
@@ -197,9 +200,9 @@ class Planner:
     # Which versions there are
 
     def _list_roots(self) -> dict[int, int]:
-        """The versions that have a root, and when it was written by the store's clock.
+        """Return the time of each version's root by the store's clock.
 
-        Refuses to act when there may be versions that nobody has looked at: all that they reach would seem dead.
+        Raise an error if there may be unknown versions, as their files would appear unused.
         """
         head = self.head.version
         written = {}
@@ -209,22 +212,22 @@ class Planner:
                 written[version] = file.modified_at_millis
         last = max([head, *written])
         for version in range(head + 1, last):
-            # a listing takes its time, and may show one version that is committed meanwhile without the one before
+            # a listing is not atomic: it may show a new version without the one before it
             if version not in written and not self.store.exists(root_path(version)):
                 raise behind_gap(self.head, version, last)
         hint = self.head.file.hint
         if names_lost(hint, last, self.definition):
             raise Refused(
                 f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
-                hint="see what a repair would correct",
+                hint="show what a repair would change",
                 command=("fsck", "--repair", "--dry-run"),
             )
         return written
 
     def _oldest(self) -> int:
-        """The oldest version that counts, whether or not its root is there.
+        """Return the oldest version, which need not have a root.
 
-        Readers take a hint for it where no expire has run yet. Nothing is deleted on a hint's word.
+        Before the first expire, readers use the hint `vn/oldest`. No file is deleted because of a hint.
         """
         if EXPIRE_OLDEST in self.definition.properties:
             oldest = expired_before(self.definition)
@@ -233,20 +236,22 @@ class Planner:
             if before := [version for version in self._written if version < oldest]:
                 raise Refused(
                     f"vn/oldest says {oldest}, but no expire has run, and version {min(before)} is there",
-                    hint="see what a repair would correct",
+                    hint="show what a repair would change",
                     command=("fsck", "--repair", "--dry-run"),
                 )
         if oldest > self.head.version:
             raise Refused(
-                f"the oldest version is said to be {oldest}, beyond the latest", hint="look at it", command=("fsck",)
+                f"the oldest version is given as {oldest}, later than the latest",
+                hint="check the catalog",
+                command=("fsck",),
             )
         return oldest
 
     # What is kept
 
     def _choose(self, policy: Policy, not_beyond: int) -> tuple[Versions, Limits, int]:
-        """The versions from the first that stays on, and which that is."""
-        self.progress.phase("looking for what may go")
+        """Return the kept versions, the limits, and the oldest kept version."""
+        self.progress.phase("selecting versions to expire")
         counted = CountedVersions(self.head, self.oldest)
         limits = self._limits(counted.first_of_last(policy.keep_last), not_beyond)
         versions = Versions(self.head, self.oldest, counted.known_roots, self._written)
@@ -266,28 +271,28 @@ class Planner:
     # What leaves quarantine
 
     def _rested(self) -> list[QuarantineMark]:
-        """The marks that have rested long enough, from the first on."""
+        """Return the marks that have been in quarantine long enough, up to the first that has not."""
         rested: list[QuarantineMark] = []
         for mark in self.marks:
             old = has_age(self.store_now, self._written_at(mark.version), self.floors.quarantine_millis)
-            # an export may have been recorded since the mark was planned
+            # an export may have been recorded after the mark was planned
             if not old or mark.oldest > self._holders.exports_from:
                 break
             rested.append(mark)
         return rested
 
     def _written_at(self, version: int) -> int:
-        """When a root was written; 0 when it is gone itself with an older purge."""
+        """Return the time of a root, or 0 if an older purge has deleted it."""
         if version not in self._written:
-            # or a listing lags, and the root is too young to be in it
+            # a listing that lags may lack a young root
             with suppress(PathMissing):
                 return self.store.stat(root_path(version)).modified_at_millis
         return self._written.get(version, 0)
 
     @property
     def leaving(self) -> PurgePlan:
-        """What is to leave quarantine, before anybody has looked at the files."""
-        # not a cached_property: up to Python 3.11 one planner would wait for the listing of another
+        """The purge without its files, which are not yet examined."""
+        # not a cached_property: up to Python 3.11 its lock would block other planners during the listing
         if self._leaving is None:
             self._leaving = self._look_for_leaving()
         return self._leaving
@@ -305,7 +310,7 @@ class Planner:
         )
         return PurgePlan(
             purged=max([self.purged, *(mark.oldest for mark in rested)]),
-            # a catalog may begin at a later version than the first
+            # the first version of a catalog may be greater than 0
             former_purged=max([self.purged, *(mark.former_oldest for mark in rested[:1])]),
             manifests=manifests,
             unfinished=unfinished,

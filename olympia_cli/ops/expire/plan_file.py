@@ -1,4 +1,4 @@
-"""An expire plan as a file: written, looked at, approved, and applied later, if the world has not moved against it."""
+"""Expire plans as files: written, reviewed, and applied later if the catalog still permits."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from olympia_cli.ops.expire.retention import Policy
 from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
 
 FORMAT = 1
-MOVED = "make a new plan and look at it again"
+MOVED = "make a new plan and review it"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFile:
-    """What a plan file says: the policy with its limits as points in time, and what it would take."""
+    """The content of a plan file: the policy with its limits as points in time, and the files to mark and delete."""
 
     catalog: str
     policy: Policy
@@ -86,21 +86,21 @@ def decode_plan(text: str, name: str) -> PlanFile:
 
 
 def recompute(planner: Planner, planned: PlanFile) -> ExpirePlan:
-    """The plan as it is today, with nothing in it that was not planned.
+    """Return the plan for the present state, limited to the planned versions and files.
 
-    Refused when something that was to go would now be kept. New commits alone are no obstacle.
+    Raise Refused if a planned version or file would now be kept. New commits alone are no obstacle.
     """
     if planned.catalog != planner.definition.id:
         raise Refused("the plan is of another catalog", hint="check the location")
     if not planned.former_oldest <= planner.oldest <= planned.oldest:
-        raise Refused(f"the oldest version is {planner.oldest} by now", hint=MOVED)
+        raise Refused(f"the oldest version is now {planner.oldest}", hint=MOVED)
     today = planner.expire(planned.policy, not_beyond=planned.oldest)
     if today.mark.oldest != planned.oldest:
         first = today.mark.kept_versions[0]
         raise Refused(f"version {first.version} would now be kept: {first.detail}", hint=MOVED)
     purge = today.purge
     if not set(planned.manifests) <= set(purge.manifests) or planned.purged > purge.purged:
-        raise Refused("what was to be purged is no longer in quarantine", hint=MOVED)
+        raise Refused("files to be purged are no longer in quarantine", hint=MOVED)
     unfinished = tuple(path for path in purge.unfinished if path in planned.unfinished)
     leaving = {*planned.manifests, *unfinished}
     return ExpirePlan(
@@ -109,7 +109,7 @@ def recompute(planner: Planner, planned: PlanFile) -> ExpirePlan:
         PurgePlan(
             purged=max(planned.purged, purge.former_purged),
             former_purged=purge.former_purged,
-            # what has rested long enough only since the plan was made is left for the next run
+            # marks that have become old enough since the plan are left to the next run
             manifests=planned.manifests,
             unfinished=unfinished,
             parts=tuple(path for path in purge.parts if manifest_of(path) in leaving),
@@ -124,5 +124,5 @@ def _still(planner: Planner, planned: Sequence[str], today: Iterable[Doomed]) ->
     planned_paths, today = set(planned), list(today)
     needed_path = next(planner.needed(planned_paths.difference(file.path for file in today)), None)
     if needed_path is not None:
-        raise Refused(f"{needed_path} was to go and would now be kept", hint=MOVED)
+        raise Refused(f"{needed_path} was to be deleted and would now be kept", hint=MOVED)
     return Listed(file for file in today if file.path in planned_paths)

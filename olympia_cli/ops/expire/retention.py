@@ -1,4 +1,6 @@
-"""Which versions a policy keeps. A version goes only if count and age both allow it, and from the old end only."""
+"""The versions that a policy keeps. A version goes only if number and age both permit it, and only after all older
+ones.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,16 @@ MAX_MILLIS = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How many versions to keep at least, and since when: what was current at `cutoff_millis` or later stays."""
+    """The least number of versions to keep, and the time since which all are kept: a version stays if it was current at
+    `cutoff_millis` or later.
+    """
 
     keep_last: int
     cutoff_millis: int
     since: str
-    """The age in words, for people."""
+    """The age in words, for messages."""
     offline: bool = False
-    """No writer is running, so that no transaction needs the version that it began at."""
+    """True if no writer is running, so that no transaction needs the version that it began at."""
 
 
 def read_policy(
@@ -43,9 +47,9 @@ def read_policy(
     older_than: str | None = None,
     offline: bool = False,
 ) -> Policy:
-    """The catalog's retention, with what was asked for in its place. Refused when that is below what is safe."""
+    """Return the catalog's policy, changed by the given options. Raise Refused if it is unsafe."""
     if keep_last is not None and keep_last < 1:
-        raise Refused("a policy that keeps no version at all is refused", hint="keep one at least: --keep-last 1")
+        raise Refused("a policy must keep at least one version", hint="use --keep-last 1 or more")
     age = older_than if older_than is not None else definition.properties.get(MAX_AGE, DEFAULT_MAX_AGE)
     try:
         cutoff, since = now_millis - parse_duration(age), f"less than {age} ago"
@@ -56,7 +60,7 @@ def read_policy(
     if older_than is not None and not offline and now_millis - cutoff < definition.txn_ttl_millis:
         raise Refused(
             f"versions younger than a transaction's lifetime ({_hours(definition.txn_ttl_millis)}) may be in use",
-            hint="choose a greater age, or say --offline when no writer is running",
+            hint="choose a greater age, or pass --offline if no writer is running",
         )
     if keep_last is None:
         text = definition.properties.get(MIN_VERSIONS, DEFAULT_MIN_VERSIONS)
@@ -67,32 +71,34 @@ def read_policy(
 
 
 def _unreadable(key: str, value: str, option: str) -> Refused:
-    """What somebody meant by it may have been to keep much more than the default does."""
+    """Return the error for an unreadable setting. The default may keep much less than the setting was meant to."""
     return Refused(
-        f"the catalog's property {key} is {value[:60]!a}, which cannot be understood",
-        hint=f"give {option}, or go back to what holds without the property",
+        f"the catalog's property {key} is {value[:60]!a}, which is invalid",
+        hint=f"pass {option}, or unset the property to use the default",
         command=("catalog", "alter", "--unset", key),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What decides about a version: when the next one came, until which it was the latest, and its lifetime.
+    """The times that decide about a version: when it was superseded, and the lifetime of its transactions.
 
-    A version that cannot be read has the values of its neighbours, those that keep it longer.
+    An unreadable version has the values of those neighbours that keep it longer.
     """
 
     version: int
     superseded_at_millis: int
     txn_ttl_millis: int
     superseded_on_store_millis: int = 0
-    """The same by the store's clock: a writer that sleeps before it commits has fixed its own time long before."""
+    """The same by the store's clock. A writer that is suspended before its commit has fixed its own time much
+    earlier.
+    """
 
 
 class Versions:
-    """The roots from the oldest version to the one before the latest, each read once.
+    """The roots from the oldest version to the one before the latest. Each is read once.
 
-    `first_kept` goes through those that may go; `kept` gives the rest.
+    `first_kept` consumes those that may go; `kept` yields the others.
     """
 
     def __init__(
@@ -102,7 +108,7 @@ class Versions:
         known_roots: Mapping[int, bytes] | None = None,
         written: Mapping[int, int] | None = None,
     ) -> None:
-        """`known_roots` are those that were read before, `written` when roots were written by the store's clock."""
+        """`known_roots` were read earlier. `written` holds the times of roots by the store's clock."""
         self._written = written or {}
         self._head = head
         self._lifetimes = _Lifetimes(head)
@@ -120,7 +126,7 @@ class Versions:
                 yield number, *next(contents)
 
     def first_kept(self, policy: Policy, limits: Limits) -> int:
-        """The oldest version that stays."""
+        """Return the oldest version to keep."""
         for past in self.pasts():
             if why_kept(past, policy, limits):
                 return past.version
@@ -128,14 +134,14 @@ class Versions:
         return self._head.version
 
     def kept(self) -> Iterator[tuple[int, str, bytes | StoreError]]:
-        """Version, path and bytes of the roots that stay, the oldest first, or why one cannot be read."""
+        """Yield version, path and bytes of the kept roots, the oldest first, or the error of reading one."""
         while self._waiting:
             yield self._waiting.popleft()
         yield from self._stream
         yield self._head.version, self._head.file.path, self._head.file.data
 
     def pasts(self) -> Iterator[Past]:
-        """What decides about each version, as far as it is asked for."""
+        """Yield the times of each version, as far as the caller needs them."""
         open_versions: list[tuple[int, int]] = []
         for number, path, data in self._stream:
             self._waiting.append((number, path, data))
@@ -147,29 +153,29 @@ class Versions:
             except Damaged:
                 open_versions.append((number, self._lifetimes.longest))
                 continue
-            # what came before ended, at the latest, when this one began
+            # an unreadable version ended when this one began at the latest
             yield from (self._past(waiting, created, ttl, number) for waiting, ttl in open_versions)
             open_versions = [(number, lifetime)]
         head = self._head
         yield from (self._past(waiting, head.created_at_millis, ttl, head.version) for waiting, ttl in open_versions)
 
     def _past(self, version: int, superseded_at: int, ttl: int, successor: int) -> Past:
-        # what can be read and is not listed is younger than the listing, which may lag
+        # a root that can be read but is not listed is younger than the listing, which may lag
         unlisted = MAX_MILLIS if self._written else 0
         return Past(version, superseded_at, ttl, self._written.get(successor, unlisted))
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From which version on all stay, whatever their age, and for whom."""
+    """The first version that each reason keeps. All later versions stay too."""
 
     counted_from: int
-    """The first of the last so many."""
+    """The first of the last `keep_last` versions."""
     transactions_from: int
     exports_from: int
     plan_from: int
     aside_from: int
-    """Where versions of a former catalog are kept aside, the oldest of them: all stay until they are forgotten."""
+    """The oldest version that a promotion has kept aside. All versions stay until `promote --forget`."""
     now_millis: int
     store_now_millis: int
 
@@ -180,12 +186,12 @@ class Limits:
             "transaction": f"a live transaction began at version {self.transactions_from}",
             "export": f"an export shares the files of version {self.exports_from}",
             "plan": "the plan keeps it",
-            "kept-aside": "a copy took the catalog's place: promote --forget lets the former catalog go",
+            "kept-aside": "a copy replaced the catalog: promote --forget releases the former catalog",
         }.get(reason, "a transaction that began at it, or at an older kept version, may commit")
 
 
 def why_kept(past: Past, policy: Policy, limits: Limits) -> str:
-    """The first reason for which a version stays; nothing when it may go."""
+    """Return the first reason to keep a version, or an empty string if it may go."""
     if past.version >= limits.counted_from:
         return "keep-last"
     if past.superseded_at_millis > policy.cutoff_millis:
@@ -207,7 +213,7 @@ def why_kept(past: Past, policy: Policy, limits: Limits) -> str:
 
 
 def explain_kept(created: Iterable[tuple[int, int]], policy: Policy, limits: Limits) -> Iterator[KeptVersion]:
-    """The reason for each version that stays, given when each was created; the latest is the last of them."""
+    """Yield the reason for each kept version, given their creation times. The last one is the latest version."""
     before: int | None = None
     for version, millis in created:
         if before is not None:
@@ -219,8 +225,8 @@ def explain_kept(created: Iterable[tuple[int, int]], policy: Policy, limits: Lim
 
 
 class CountedVersions:
-    """The last versions, counted from the latest. Those that an expire committed itself do not count: they hold nothing
-    new, and would push out of history what the number is there to keep.
+    """Count versions back from the latest. Commits of expire do not count: they hold no new data, and would displace
+    versions that the policy is to keep.
     """
 
     KNOWN_BYTES = 256 * 2**20
@@ -231,11 +237,11 @@ class CountedVersions:
         self._counted: list[int] = [] if _is_housekeeping(head.file.data, head.file.path) else [head.version]
         self._next = head.version - 1
         self.known_roots: dict[int, bytes] = {}
-        """Roots that were read on the way, so that they need not be read again; so many as fit."""
+        """Roots that were read here, within a limit, so that they need not be read again."""
         self._room = self.KNOWN_BYTES
 
     def first_of_last(self, number: int) -> int:
-        """The first of the last so many versions."""
+        """Return the first of the last `number` versions."""
         while len(self._counted) < number and self._next >= self._oldest:
             versions = range(self._next, max(self._next - min(number, 64), self._oldest - 1), -1)
             roots = self._head.store.read_many(root_path(version) for version in versions)
@@ -252,7 +258,7 @@ class CountedVersions:
 
 
 def _is_housekeeping(data: bytes, path: str) -> bool:
-    """Whether the version did nothing but what an expire does; one that cannot be read may have done more."""
+    """Return whether the version has only actions of expire. False if it cannot be read."""
     try:
         types = {decode_action(key, value, path).type for key, value in decode_action_rows(data, path)}
     except Damaged:
@@ -261,7 +267,7 @@ def _is_housekeeping(data: bytes, path: str) -> bool:
 
 
 class _Lifetimes:
-    """The lifetime of transactions, by catalog definition: few versions change it, so few files are read."""
+    """Transaction lifetimes by catalog definition. Few versions change them, so few files are read."""
 
     def __init__(self, head: Snapshot) -> None:
         self._store = head.store

@@ -1,4 +1,4 @@
-"""How much each of several policies would free, from one walk over all versions."""
+"""The space that each of several policies would free, from one walk over all versions."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from olympia_cli.ops.expire.sweep import FileFate
 KEEP_LAST = (1, 10, 100)
 AGES = ("3d", "7d", "30d", "90d")
 _BY_POLICY = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION)
-"""All else goes, or stays, under each of them."""
+"""Files of other kinds go, or stay, under every policy."""
 
 
 @dataclass(frozen=True, slots=True)
 class PolicyOutcome:
-    """What a policy would take out of history."""
+    """The versions and files that a policy would take out of history."""
 
     policy: str
     oldest: int
@@ -30,11 +30,13 @@ class PolicyOutcome:
 
 
 def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
-    """What the policy that was asked for would free, and what others would, each with the catalog's other limit."""
+    """Return the outcome of the given policy and of some others. Each other policy changes one of the catalog's two
+    limits.
+    """
     definition, now = planner.definition, planner.now
     policies = [("as asked", own)]
     for age in AGES:
-        # one below a transaction's lifetime would be refused
+        # an age below a transaction's lifetime is refused
         with suppress(Refused):
             policy = read_policy(definition, now, older_than=age, offline=own.offline)
             policies.append((f"--older-than {age}", policy))
@@ -46,7 +48,7 @@ def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
     known_files.read_manifests(planner, planner.sweep_at_rest(planner.oldest))
     going = [file for file in planner.store.list() if file_kind(file.path) in _BY_POLICY]
     freed: dict[int, tuple[int, int]] = {}
-    # what more versions leave is part of what fewer versions leave: a file is read once, and counted until it stays
+    # more versions use more files: so each file is read once, and counted until a version uses it
     for version in sorted(set(oldest), reverse=True):
         if freed:
             for _ in follow_more(planner, range(version, min(freed))):

@@ -1,6 +1,6 @@
-"""Going through the files of a catalog: what is known of each is brought together, and the sweep is asked about it.
+"""The survey of a catalog's files: collect the facts about each file, and apply the sweep.
 
-A surveyor is an engine. It distributes and never decides: this one goes through the files in this process.
+A surveyor is an engine: it distributes work and never decides. This one runs in this process.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import Planner
 
 SHOWN = 20
-"""So many of the files are named that the format does not know."""
+"""The number of unknown files to name."""
 
 KeptRoots = Iterable[tuple[int, str, bytes | StoreError]]
-"""Version, path and bytes of the roots that stay, the oldest first, or why one cannot be read."""
+"""Version, path and bytes of the kept roots, the oldest first, or the error of reading one."""
 
 _LOOK = ("fsck", "--level", "full", "--all-versions")
 _FOLDERS = {FileKind.ROOT: "vn/", FileKind.TRANSACTION: "dtxn/"}
@@ -38,38 +38,41 @@ _FOLDERS = {FileKind.ROOT: "vn/", FileKind.TRANSACTION: "dtxn/"}
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What becomes of the files that were looked at."""
+    """The fate of all examined files."""
 
     created: Sequence[tuple[int, int]]
-    """When each version that stays was created, the oldest first."""
+    """The creation time of each kept version, the oldest first."""
     counts: Counter[FileFate]
     quarantined: Going
     purged: Going
     unknown_paths: tuple[str, ...]
-    """The first of those that the format does not know."""
+    """The first unknown files."""
     notes: tuple[str, ...]
-    """What is wrong with manifests that cannot be read, and with versions in quarantine."""
+    """Notes about manifests that cannot be read, and about damaged versions in quarantine."""
 
 
 class Surveyor(Protocol):
     def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> Reach:
-        """What a planner learns by it of the files that are needed."""
+        """Return the collector for the files in use."""
         ...
 
     def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
-        """Read all that is needed, Damaged when some of it is not whole; then ask about each file that is listed or
-        that a manifest names. With `files`, those of an earlier plan that are to be deleted, ask about these alone."""
+        """Read all files in use, then apply the sweep to each listed file and to each file of a manifest. Raise Damaged
+        if a file in use is damaged.
+
+        With `files`, the files to delete of an earlier plan, apply it only to these.
+        """
         ...
 
 
 class LocalSurveyor:
-    """Goes through the files in this process."""
+    """Examines the files in this process."""
 
     def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> Reach:
         return Reach(store, rules, definitions=definitions, progress=progress)
 
     def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
-        """Files are named when they go, and counted when they do not."""
+        """Files to mark or delete are named in the result, the others only counted."""
         created = follow_kept(planner, roots)
         sweep, recallable, notes = follow_resting(planner, sweep)
         known_files = KnownFiles(planner.reach, recallable)
@@ -97,7 +100,7 @@ LOCAL = LocalSurveyor()
 def _files(
     planner: Planner, sweep: Sweep, known_files: KnownFiles, files: Going | None
 ) -> Iterator[tuple[FileFacts, int]]:
-    """What is known of each file, and how large it is: of those that are listed, or that manifests which leave name."""
+    """Yield the facts and the size of each file: the listed ones, and those of manifests to purge."""
     if files is None:
         planner.progress.phase("listing files" if sweep.kinds else "listing all files")
         for folder in [_FOLDERS[kind] for kind in sweep.kinds] or [""]:
@@ -112,19 +115,20 @@ def _files(
 
 @dataclass(slots=True)
 class KnownFiles:
-    """What versions reach and manifests name, to be asked about one file at a time. Of most files only a digest is
-    kept."""
+    """The facts from versions and manifests, to be looked up by file. For most files only a short digest is kept."""
 
     reach: Reach
     recallable: set[bytes] = field(default_factory=set)
-    """What versions reach that stay in quarantine, and nothing else does."""
+    """Files that only versions in quarantine reach."""
     resting: set[bytes] = field(default_factory=set)
     leaving: dict[str, Doomed] = field(default_factory=dict)
-    """What the manifests name that leave, each file as the last of them has it."""
+    """The files of manifests to purge, each as the last manifest names it."""
 
     def read_manifests(self, planner: Planner, sweep: Sweep) -> list[str]:
-        """What is wrong with those that cannot be read: they name nothing, and the next mark finds it again. Damaged
-        when one that leaves names what an expire never deletes."""
+        """Read the manifests, and return notes about unreadable ones. The next mark finds their files again.
+
+        Raise Damaged if a manifest to purge names a file that must not be deleted.
+        """
         notes = []
         for path in sweep.manifests:
             try:
@@ -147,13 +151,14 @@ class KnownFiles:
         return FileFacts(path, file_kind(path), modified_at_millis, reached, recallable, resting, leaving)
 
 
-# The only places in this room that follow trees
+# Only the following functions walk trees
 
 
 def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
-    """Read all that the versions that stay, live transactions and sharing exports need; when each version was made.
+    """Read all files that kept versions, live transactions and sharing exports need. Return the creation time of each
+    version.
 
-    A version that is known to be damaged is not followed: the sweep knows that it may reach anything.
+    A damaged version is not followed: the sweep assumes that it may reach any file.
     """
     planner.progress.phase("reading what is kept")
     created: list[tuple[int, int]] = []
@@ -171,15 +176,16 @@ def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
 
 
 def follow_more(planner: Planner, versions: range) -> Iterator[list[str]]:
-    """Read what other versions need, too; gives the paths that nothing before reached, in portions."""
+    """Read the files of more versions. Yield the new paths in portions."""
     return planner.reach.each(_roots(planner, versions))
 
 
 def follow_resting(planner: Planner, sweep: Sweep) -> tuple[Sweep, set[bytes], list[str]]:
-    """Read what versions need that stay in quarantine while others leave it; the sweep, digests of what nothing that
-    stays reaches, and notes.
+    """Read the files of versions that stay in quarantine during a purge. Return the sweep, digests of files that only
+    these reach, and notes.
 
-    Damage there stops nothing. The versions may reach anything, so the sweep then deletes no node and no definition.
+    Damage there stops nothing. As the damaged version may reach any file, the returned sweep deletes no node and no
+    definition.
     """
     recallable: set[bytes] = set()
     try:
@@ -198,7 +204,8 @@ def follow_resting(planner: Planner, sweep: Sweep) -> tuple[Sweep, set[bytes], l
 def _noting(planner: Planner, roots: KeptRoots, created: list[tuple[int, int]]) -> Iterator[tuple[str, bytes]]:
     for version, path, data in roots:
         if version in planner.damaged:
-            # it stays, and when it was made is for people alone: where its root cannot be read, when the one before was
+            # the version stays; its time is only for display: if its root cannot be read, show that of the version
+            # before
             with suppress(Damaged):
                 created_at = decode_root(data if isinstance(data, bytes) else b"", path).created_at_millis
                 created.append((version, created_at))

@@ -1,7 +1,6 @@
-"""What becomes of each file of a catalog: the one place where that is decided, for a mark and a purge and both engines.
+"""The decision about each file of a catalog, for mark and purge, and for both engines.
 
-A sweep is a plain value, small however many files there are, and what it must know of a file is a plain value too:
-whoever goes through the files can be elsewhere.
+A sweep is a small plain value, and so are the facts about a file, so the decision can be made on any machine.
 """
 
 from __future__ import annotations
@@ -13,39 +12,39 @@ from olympia_cli.format.paths import WIDTH, FileKind, parse_root_path, parse_tra
 
 
 class FileFate(Enum):
-    """What becomes of a file, and why."""
+    """The decision about a file, with the reason."""
 
-    STAYS = "something that stays needs it, or it is nothing that an expire takes"
-    UNKNOWN = "it is not a file of this format: nobody touches it"
-    YOUNG = "nothing needs it, and it is too young to say so for sure"
-    QUARANTINED = "nothing that stays needs it: it goes into quarantine"
-    RESTS = "nothing that stays needs it, and it is in quarantine already"
-    PURGED = "it has rested in quarantine, or never was part of history, and nothing needs it: it is deleted"
-    RESCUED = "it has rested in quarantine, and something needs it again"
-    GONE = "a purge that did not get to its end has deleted it"
+    STAYS = "it is in use, or an expire never deletes such files"
+    UNKNOWN = "it is not a file of this format: it is never touched"
+    YOUNG = "it seems unused, but it is still within the grace period"
+    QUARANTINED = "it is unused: it goes into quarantine"
+    RESTS = "it is unused, and in quarantine already"
+    PURGED = "it was in quarantine, or never part of history, and is unused: it is deleted"
+    RESCUED = "it was in quarantine, and is used again"
+    GONE = "an unfinished purge has deleted it"
 
 
 @dataclass(frozen=True, slots=True)
 class FileFacts:
-    """What is known of one file."""
+    """The facts about one file."""
 
     path: str
     kind: FileKind
     modified_at_millis: int | None
-    """By the store's clock; None when it was not listed."""
+    """By the store's clock. None if the file was not listed."""
     reached: bool = False
-    """By a version that stays, or a pin."""
+    """A kept version or a pin reaches it."""
     recallable: bool = False
-    """A version reaches it that is in quarantine and stays there."""
+    """A version that stays in quarantine reaches it."""
     resting: bool = False
     """A manifest names it."""
     leaving: bool = False
-    """A manifest names it whose files are to be deleted."""
+    """A manifest names it, and the purge deletes that manifest's files."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """The versions from `oldest` to `latest` stay, with all that they and the pins reach."""
+    """The rules: keep the versions from `oldest` to `latest`, and all files that they and the pins reach."""
 
     oldest: int
     latest: int
@@ -55,22 +54,21 @@ class Sweep:
     store_now_millis: int
     grace_millis: int
     manifests: tuple[str, ...] = ()
-    """They name files that are in quarantine already, or about to go for good."""
+    """Manifests of files that are in quarantine, or about to be deleted."""
     leaving: frozenset[str] = frozenset()
-    """Those of the manifests whose files are to be deleted."""
+    """The manifests whose files are to be deleted."""
     purged: int = 0
-    """Versions below it cannot be brought back after that."""
+    """Versions below it cannot be restored after the purge."""
     unfinished: bool = False
-    """Whether an earlier purge has deleted some of what these manifests name."""
+    """True if an earlier purge has deleted some of these files."""
     kinds: tuple[FileKind, ...] = ()
-    """What is listed; nothing here is all there is."""
+    """The kinds of files to list. All kinds if empty."""
     damaged: int = -1
-    """The newest version that is known to be damaged: nobody knows which nodes and definitions it reaches."""
+    """The newest version known to be damaged. The nodes and definitions that it reaches are unknown."""
 
     @property
     def resting_versions(self) -> range:
-        """Those that stay in quarantine and can be brought back while others leave it, so all that they reach is
-        kept too."""
+        """Versions that stay in quarantine during a purge. They can be restored, so their files are kept."""
         return range(self.purged, self.oldest) if self.leaving else range(0)
 
     def fate(self, file: FileFacts) -> FileFate:
@@ -81,27 +79,27 @@ class Sweep:
             return FileFate.STAYS
         listed, old = file.modified_at_millis is not None, self.is_old(file.modified_at_millis or 0)
         if file.leaving:
-            # an id of a transaction that was used again has a young save at an old name
+            # a reused id of a transaction gives a young save with an old name
             if self.needs(file) or (file.kind is FileKind.TRANSACTION and listed and not old):
                 return FileFate.RESCUED
             return FileFate.PURGED if listed or not self.unfinished else FileFate.GONE
         if not listed or not self._is_dead(file, version):
             return FileFate.STAYS
         if version is not None and version < self.purged and old and not self.needs(file):
-            # written by one that slept, and never part of history
+            # written by a process that was suspended, and never part of history
             return FileFate.PURGED
         if file.resting:
             return FileFate.RESTS
         return FileFate.QUARANTINED if old else FileFate.YOUNG
 
     def needs(self, file: FileFacts) -> bool:
-        """Whether something needs a file that is to be deleted: what stays, or what can be brought back."""
+        """Return whether a kept or restorable version, a pin or a transaction needs a file that is to be deleted."""
         if file.kind is FileKind.TRANSACTION:
             return self._is_alive(file.path)
         return file.reached or file.recallable or self._may_reach(file, self.purged if self.leaving else self.oldest)
 
     def _is_dead(self, file: FileFacts, version: int | None) -> bool:
-        """Whether a file is of no use to what stays."""
+        """Return whether no kept version, pin or transaction needs the file."""
         if file.kind in (FileKind.NODE, FileKind.DEFINITION):
             return not (file.reached or self._may_reach(file, self.oldest))
         if file.kind is FileKind.ROOT:
@@ -111,24 +109,24 @@ class Sweep:
         return file.kind is FileKind.TEMPORARY
 
     def _may_reach(self, file: FileFacts, first: int) -> bool:
-        """Whether a version from `first` on is damaged so that it may reach the file, and nobody can tell."""
+        """Return whether a damaged version from `first` on may reach the file."""
         return self.damaged >= first and file.kind in (FileKind.NODE, FileKind.DEFINITION)
 
     def _is_alive(self, path: str) -> bool:
-        """Whether it is a file of a transaction that lives."""
+        """Return whether the file belongs to a live transaction."""
         parsed = parse_transaction_path(path)
         return parsed is None or parsed[0] in self.live_transactions
 
     def is_old(self, modified_at_millis: int) -> bool:
-        """Whether a file of this time is past the grace period."""
+        """Return whether the file is older than the grace period."""
         return has_age(self.store_now_millis, modified_at_millis, self.grace_millis)
 
 
 def has_age(now_millis: int, since_millis: int, least_millis: int) -> bool:
-    # stores tell times to the second in one place and to the millisecond in another
+    # some stores round times to seconds, others to milliseconds
     return least_millis == 0 or now_millis - since_millis >= least_millis
 
 
 def is_foreign_root(path: str, version: int | None) -> bool:
-    """Whether it is named like a root of another program's catalogs."""
+    """Return whether the name is that of a root of another program's catalogs."""
     return version is not None and len(path) != len("vn/") + WIDTH

@@ -1,4 +1,4 @@
-"""What an expire plan says: what goes, what stays and why."""
+"""The parts of an expire plan."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from olympia_cli.errors import Refused
 from olympia_cli.ops.expire.files import Going
 
 FLOOR_MILLIS = 3_600_000
-"""Neither grace nor quarantine is shorter while writers may be running."""
+"""The least grace period and quarantine while writers may be running."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeptVersion:
-    """A version that stays, and the first reason for it."""
+    """A kept version, and the first reason for it."""
 
     version: int
     reason: str
@@ -23,20 +23,20 @@ class KeptVersion:
 
 @dataclass(frozen=True, slots=True)
 class MarkPlan:
-    """What goes into quarantine: versions below `oldest`, and files that nothing kept reaches."""
+    """The versions and files to move into quarantine: versions below `oldest`, and unused files."""
 
     oldest: int
     former_oldest: int
     kept_versions: tuple[KeptVersion, ...]
     files: Going
     young: int
-    """Files that nothing reaches and that are too young to say so for sure."""
+    """The number of unused files that are still within the grace period."""
     unknown: int
     unknown_paths: tuple[str, ...]
     damaged: tuple[int, ...] = ()
-    """Versions that stay and are known to be damaged: as they may reach anything, no node or definition goes."""
+    """Kept versions known to be damaged. They may reach any file, so no node and no definition goes."""
     aside_before: int = 0
-    """Versions below it are those of a former catalog, kept aside, and count as damaged."""
+    """Versions below it belong to a former catalog, are kept aside, and count as damaged."""
 
     @property
     def expired(self) -> range:
@@ -49,21 +49,23 @@ class MarkPlan:
 
 @dataclass(frozen=True, slots=True)
 class PurgePlan:
-    """What leaves quarantine for good: versions below `purged`, and the files of the manifests that nothing reaches."""
+    """The versions and files to delete: versions below `purged`, and unused files of the manifests."""
 
     purged: int
     former_purged: int
     manifests: tuple[str, ...]
-    """Of marks that have rested long enough."""
+    """The manifests of marks that have been in quarantine long enough."""
     unfinished: tuple[str, ...]
-    """Manifests of an earlier purge that did not get to its end."""
+    """The manifests of an earlier purge that did not finish."""
     files: Going
     abandoned: tuple[str, ...] = ()
-    """Manifests of marks that were undone, or never committed: they go, and nothing that they name."""
+    """The manifests of marks that were undone or never committed. They are deleted, but not the files that
+    they name.
+    """
     parts: tuple[str, ...] = ()
-    """Files that hold what the manifests name."""
+    """The parts of the manifests."""
     rescued: int = 0
-    """Files of the manifests that something reaches again."""
+    """The number of files in the manifests that are used again."""
     notes: tuple[str, ...] = ()
 
     @property
@@ -72,7 +74,7 @@ class PurgePlan:
 
     @property
     def all_manifests(self) -> tuple[str, ...]:
-        """Those whose files go."""
+        """The manifests whose files are deleted."""
         return (*self.manifests, *self.unfinished)
 
     @property
@@ -83,7 +85,7 @@ class PurgePlan:
         return {"versions": list(self.versions), **_described(self.files)}
 
     def summary(self) -> dict[str, Any]:
-        """The same with numbers in place of lists."""
+        """Return `describe` with numbers in place of lists."""
         return {**self.describe(), "versions": len(self.versions)}
 
 
@@ -111,7 +113,7 @@ class ExpirePlan:
         }
 
     def summary(self) -> dict[str, Any]:
-        """The same with numbers in place of lists."""
+        """Return `describe` with numbers in place of lists."""
         mark = self.mark
         return {
             "oldest": mark.oldest,
@@ -123,17 +125,17 @@ class ExpirePlan:
 
 @dataclass(frozen=True, slots=True)
 class UndoPlan:
-    """What leaves quarantine and is history again: the versions from `oldest` to the one that is the oldest before."""
+    """The versions that return from quarantine to history: from `oldest` to `former_oldest`."""
 
     marks: int
     oldest: int
     former_oldest: int
     first: int
-    """The oldest version that rests."""
+    """The oldest version in quarantine."""
 
     @property
     def is_empty(self) -> bool:
-        # a mark may keep out files alone
+        # a mark may hold files alone, without versions
         return not self.marks or (not self.versions and bool(self.left))
 
     @property
@@ -142,7 +144,7 @@ class UndoPlan:
 
     @property
     def left(self) -> range:
-        """The versions that stay in quarantine, because not all of them, or of those after them, is there."""
+        """The versions that stay in quarantine, because some of their files, or of later versions, are missing."""
         return range(self.first, self.oldest)
 
 
@@ -152,7 +154,7 @@ def _described(files: Going) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Floors:
-    """How old a file must be to go, and how long a mark rests."""
+    """The minimum age of files to mark or delete, and the time that marks stay in quarantine."""
 
     grace_millis: int
     quarantine_millis: int

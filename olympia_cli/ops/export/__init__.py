@@ -1,4 +1,4 @@
-"""Copies of a version at another place: made, gone on with, verified, dropped.
+"""Exports: copies of a version at another location. Create, resume, verify and drop them.
 
-It writes at destinations, and one commit that records an export. It deletes nothing but the files of a full export.
+This package writes to destinations, and commits the record of an export. It deletes only the files of full exports.
 """

@@ -1,4 +1,4 @@
-"""What an export has of its own: its root, and where it needs one a definition of the catalog."""
+"""The files that an export does not copy unchanged: its root, and sometimes its catalog definition."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from olympia_cli.ops.export.note import Note
 
 
 def own_definition(definition: CatalogDef) -> CatalogDef | None:
-    """The definition of a full export where it cannot be the catalog's own; None where it can.
+    """Return the definition for a full export, or None if the catalog's definition can be copied unchanged.
 
-    A catalog of its own has no exports, no quarantine and no past: what they name is not there. Everything else stays.
+    A full export has no exports, no quarantine and no earlier versions, so the definition must not name them.
     """
     own = without_protection(definition)
     return None if own == definition else own
 
 
 def own_definition_file(snapshot: Snapshot, path: str) -> bytes:
-    """That definition as the file at a path."""
+    """Return the encoded definition of `own_definition` for this path."""
     own = own_definition(snapshot.definition)
     assert own is not None
     return definitions.encode(definitions.body(own), path)
 
 
 def exported_root(snapshot: Snapshot, note: Note) -> bytes:
-    """The root as the export has it: the version's own, or one that differs in where its definition is."""
+    """Return the root of the export: the version's root, or one with a different path of the catalog definition."""
     file = snapshot.file
     if note.definition is None:
         return file.data
@@ -39,7 +39,7 @@ def exported_root(snapshot: Snapshot, note: Note) -> bytes:
 
 
 def same_root(ours: bytes, theirs: bytes, path: str) -> bool:
-    """Whether two files hold the same root, whatever the Arrow library made of it."""
+    """Return whether two files hold the same root. The files may differ in their Arrow encoding."""
     if ours == theirs:
         return True
     try:

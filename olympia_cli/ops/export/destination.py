@@ -1,4 +1,4 @@
-"""What a place must be like that a copy of a catalog goes to."""
+"""Checks of the destination of an export."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from olympia_cli.storage.protocol import Store
 
 
 def check_apart(source: str, dest: str) -> None:
-    """Raise unless a catalog and the place that a copy of it goes to lie outside each other."""
+    """Raise InvalidLocation if the catalog and the destination contain each other."""
     if "://" not in source and "://" not in dest:
-        # links, bind mounts and filesystems that do not care about case: only the system knows what is the same
+        # only the system can compare paths: symbolic links, bind mounts, case-insensitive filesystems
         inside, around = path_below(dest, source) is not None, path_below(source, dest) is not None
     else:
-        # a catalog below the destination shows in its listing
+        # no check for a catalog below the destination: `check_empty` finds its files
         inside, around = f"{dest}/".startswith(f"{source.rstrip('/')}/") and dest != source, False
     if inside or around:
         what = "lies inside the catalog" if inside else "holds the catalog"
-        raise InvalidLocation(f"the destination {dest} {what} {source}", hint="choose a place of its own")
+        raise InvalidLocation(f"the destination {dest} {what} {source}", hint="choose a location outside the catalog")
 
 
 def is_same_place(one: str, other: str) -> bool:
-    """Whether two URIs of stores name one place."""
+    """Return whether two URIs of stores name the same location."""
     local = "://" not in one and "://" not in other
     return one == other or (local and path_below(one, other) == ".")
 
 
 def path_below(path: str, folder: str) -> str | None:
-    """The path from a folder on, `.` for the folder itself; None if the path does not lead there."""
+    """Return the path relative to a folder, `.` for the folder itself, or None if the path is outside."""
     real = Path(os.path.realpath(path))
     for here in (real, *real.parents):
-        # one that is not there yet is no folder's
+        # a path that does not exist has no folder to compare
         with suppress(OSError):
             if os.path.samefile(here, folder):
                 return str(real.relative_to(here))
@@ -43,23 +43,23 @@ def path_below(path: str, folder: str) -> str | None:
 
 
 def check_empty(dest: Store) -> None:
-    """Raise LocationNotEmpty if anything is there; of another export, how to go on with it."""
+    """Raise LocationNotEmpty if the destination has files. If it holds an export, advise how to resume that."""
     for file in dest.list():
         note = read_note(dest)
         if note is not None:
             raise LocationNotEmpty(
                 f"{dest.uri} holds the export {note.name!a} of version {note.version}",
-                hint=f"choose an empty folder or prefix, or go on with: {resume_words(note.name, dest.uri)}",
+                hint=f"choose an empty folder or prefix, or resume with: {resume_words(note.name, dest.uri)}",
             )
         raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
 
 
 def check_alone(dest: Store, version: int) -> None:
-    """Raise unless the destination has no versions before this one: another process would have made them."""
+    """Raise PathTaken if the destination has versions before this one, which only another process can have written."""
     for file in dest.list("vn/"):
         earlier = parse_root_path(file.path)
         if earlier is not None and earlier < version:
             raise PathTaken(
                 f"another process wrote version {earlier} to {dest.uri} meanwhile",
-                hint="nothing was recorded; export to a place of its own",
+                hint="nothing was recorded; export to an empty location",
             )

@@ -1,4 +1,4 @@
-"""Forgetting an export; on request, and only where nothing else is with it, deleting its files."""
+"""Drop the record of an export, and on request delete its files, if the destination holds no other files."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from olympia_cli.storage.protocol import FileInfo, Store
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """All files of a full export, and nothing but these."""
+    """The files of a full export, and no others."""
 
     dest: Store
     version: int
@@ -39,11 +39,11 @@ class Deletion:
 
 
 _OWN = (LATEST, OLDEST, EXPORT_NOTE)
-BY_HAND = "drop it without --delete-files, and delete what lies at its location yourself"
+BY_HAND = "drop it without --delete-files, and delete the files at its location yourself"
 
 
 def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float = 60.0) -> int:
-    """Forget an export: the version that no longer records it. What it pinned goes with the next expire."""
+    """Drop the record of an export. Return the new version. The next expire frees the files that the export kept."""
     transaction = catalog.begin()
     definition = transaction.base.definition
     exports = read_exports(definition)
@@ -51,7 +51,7 @@ def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float
         raise ExportNotFound(
             f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
         )
-    # what the record says is for the log; one that cannot be read is dropped all the same
+    # an unreadable record is dropped as well; its fields only serve the log
     payload = ExportDef(name=name, location=definition.exported_snapshots.get(name, ""), dropped=True)
     if isinstance(record := exports[name], ExportRecord):
         payload.version, payload.mode = record.version, record.mode
@@ -65,45 +65,52 @@ def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float
 def plan_deletion(
     dest: Store, record: ExportRecord, catalog_id: str, source: str, progress: Progress = SILENT
 ) -> Deletion:
-    """What deleting an export's files would delete; Refused unless the place holds just what the export wrote. `source`
-    is the URI of the catalog. A copy of a catalog has the same id and records, and must not delete the exports of the
-    original."""
+    """Plan the deletion of an export's files. Raise Refused unless the destination holds exactly the files of the
+    export.
+
+    `source` is the URI of the catalog. A copy of a catalog has the same id and records, and must not delete the exports
+    of the original.
+    """
     if record.mode != Mode.FULL:
         said = f"{record.name} is a {record.mode} export: only the files of a full one are deleted"
         raise Refused(said, hint=BY_HAND)
     note = note_of(dest, record)
     if note.catalog != catalog_id or note.name != record.name:
-        said = f"{dest.uri} does not say that it is the export {record.name} of this catalog"
+        said = f"the note at {dest.uri} does not name the export {record.name} of this catalog"
         raise Refused(said, hint=BY_HAND)
     if not is_same_place(note.source, source):
         said = f"the catalog at {note.source} made the export {record.name}, and this one is at {source}"
         raise Refused(
-            said, hint="drop it without --delete-files, and delete the files once that catalog needs them no more"
+            said, hint="drop it without --delete-files, and delete the files once that catalog no longer needs them"
         )
     if is_same_place(dest.uri, source):
         raise Refused(f"the export {record.name} is recorded at the catalog itself", hint=BY_HAND)
     path = root_path(record.version)
-    progress.phase("looking at the export's files")
+    progress.phase("reading the export's files")
     try:
         root = Snapshot(dest, RootFile(record.version, WIDTH, dest.read(path)))
         reach = Reach(dest, NodeRules.of(root), progress=progress)
         reach.add([(path, root.file.data)])
     except (Damaged, PathMissing) as error:
-        raise Refused(f"it is not known what belongs to the export: {error.message}", hint=BY_HAND) from None
+        raise Refused(f"the files of the export are unknown: {error.message}", hint=BY_HAND) from None
     plan = Deletion(dest, record.version, reach, FileCount())
     sizes = [file.size for file in _listed(plan)]
     return replace(plan, count=FileCount(len(sizes), sum(sizes)))
 
 
 def delete_files(plan: Deletion, progress: Progress = SILENT) -> None:
-    """Delete the files of an export that is dropped: its root first, so that it no longer opens, and the note last.
+    """Delete the files of a dropped export in this order:
 
-    Nothing else records it by then, so whatever stops this is PartlyDone, which says where the files are.
+    1. The root and the hints, so that it no longer opens.
+    2. The other files.
+    3. The note.
+
+    The catalog has no record of the export any more, so every error is PartlyDone and names the location.
     """
     progress.phase("deleting", plan.count.files)
     first, last = [root_path(plan.version), LATEST, OLDEST], [EXPORT_NOTE]
     try:
-        # listed in full before anything is deleted: somebody may have begun to use it since
+        # list all files again before the first deletion: another process may have written to the destination since
         paths = [file.path for file in _listed(plan) if file.path not in first and file.path not in last]
         for batch in (first, paths, last):
             plan.dest.delete_many(batch)
@@ -111,7 +118,7 @@ def delete_files(plan: Deletion, progress: Progress = SILENT) -> None:
     except OlympiaError as error:
         raise PartlyDone(
             f"the export is dropped, but files are left at {plan.dest.uri}: {error.message}",
-            hint="look at what is there, and delete it yourself once nobody needs it",
+            hint="check those files, and delete them yourself once they are unused",
         ) from error
 
 
@@ -120,6 +127,6 @@ def _listed(plan: Deletion) -> Iterator[FileInfo]:
         if file.path not in plan:
             raise Refused(
                 f"{plan.dest.uri} holds files that the export did not write, such as {file.path!a}",
-                hint="somebody uses it: drop it without --delete-files",
+                hint="the location is in use: drop it without --delete-files",
             )
         yield file

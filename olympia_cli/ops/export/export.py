@@ -1,4 +1,4 @@
-"""Exporting a version to another place, and going on with an export that was interrupted."""
+"""Create exports of a version at another location, and resume interrupted ones."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from olympia_cli.storage.protocol import Store
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """An export that is complete and recorded. `version` is the catalog's once it is."""
+    """A complete and recorded export. `version` is the catalog's version with the record."""
 
     note: Note
     location: str
@@ -63,7 +63,7 @@ class Exported:
 
 
 def describe_exported(export: Exported) -> dict[str, Any]:
-    """What `export create` and `export resume` print."""
+    """Return the output of `export create` and `export resume`."""
     note = export.note
     return {
         "name": note.name,
@@ -91,15 +91,15 @@ def create_export(
     progress: Progress = SILENT,
     engine: ExportEngine = local_engine,
 ) -> Exported:
-    """Export a version. In this order, so that what is interrupted is never recorded and never opens as a catalog:
+    """Export a version. An interrupted export is never recorded, and never opens as a catalog, by this order:
 
-    1 refuse what cannot be, before anything is written
-    2 the note at the destination, created exclusively: from now on it is this export's; one in the catalog, which only
-      `export ls` and `status` go by
-    3 nodes and definitions, in parallel; all that was copied is read back, and at the end this process lists the
-      destination: whoever copied may have seen another place
-    4 the hints, and the root last: a full export opens as a catalog
-    5 the pin, where files are shared, and the record: a commit of its own; the note in the catalog goes
+    1. Check all arguments before the first write.
+    2. Create the note at the destination, exclusively: the destination now belongs to this export. Write a note in the
+       catalog, which only `export ls` and `status` use.
+    3. Copy nodes and definitions in parallel, and read all copies back. Then list the destination in this process, as
+       other machines may have written to another location.
+    4. Write the hints, and last the root: a full export now opens as a catalog.
+    5. Create the pin, if files are shared, and commit the record. Delete the note in the catalog.
     """
     check_export_name(name)
     catalog = catalog.anew()
@@ -107,7 +107,7 @@ def create_export(
     if name in latest.definition.exported_snapshots:
         raise ExportExists(f"there is an export {name} already")
     if expires_at_millis is not None and expires_at_millis <= catalog.clock.now_millis():
-        raise InvalidOption("the export would have expired before it is made", hint="choose a time to come")
+        raise InvalidOption("the export would expire before it is complete", hint="choose a later time")
     check_apart(catalog.store.uri, dest.uri)
     snapshot = latest if at is None else catalog.snapshot(at)
     check_kept(snapshot.version, latest.definition)
@@ -142,35 +142,39 @@ def resume_export(
     progress: Progress = SILENT,
     engine: ExportEngine = local_engine,
 ) -> Exported:
-    """Go on with an export that was interrupted: only what is missing is copied. One that is recorded is checked."""
+    """Resume an interrupted export: copy only the missing files. An export that is already recorded is verified
+    instead.
+    """
     check_export_name(name)
     note = read_note(dest)
     catalog = catalog.anew()
     latest = catalog.begin().base
     if note is None:
         raise ExportNotFound(
-            f"there is no export at {dest.uri} to go on with",
-            hint="begin one",
+            f"there is no export at {dest.uri} to resume",
+            hint="create one",
             command=command_words("export", "create", "--dest", dest.uri, names=[name]),
         )
     if note.name != name or note.catalog != latest.definition.id:
         whose = f"the export {note.name}" if note.catalog == latest.definition.id else "an export of another catalog"
-        raise LocationNotEmpty(f"{dest.uri} holds {whose}, not {name}", hint="name the place of this export")
+        raise LocationNotEmpty(f"{dest.uri} holds {whose}, not {name}", hint="pass the location of this export")
     if name in latest.definition.exported_snapshots:
         if latest.definition.exported_snapshots[name] != root_uri(dest.uri, note.version):
-            raise ExportExists(f"there is an export {name} at another place already")
+            raise ExportExists(f"there is an export {name} at another location already")
         source = catalog.store if note.scope.shares else None
         verified = verify_export(dest, note, source, progress, engine)
         for error in verified.errors:
             if error.code == "F503":
                 raise Damaged(error.code, error.path, error.message)
-            # a record stands for what was whole, so nothing is written there any more
+            # a recorded export was sound once, so nothing is written to it again
             words = command_words("export", "drop", names=[name])
-            raise not_whole(dest.uri, error.path, error.code, error.message, "make it anew, and drop this one", words)
+            raise not_whole(
+                dest.uri, error.path, error.code, error.message, "export again, and drop this export", words
+            )
         note_end(catalog.store, note)
         return Exported(note, dest.uri, verified.copied, latest.version)
     if note.expires_at_millis is not None and note.expires_at_millis <= catalog.clock.now_millis():
-        raise InvalidOption("the export has expired before it was complete", hint="begin it anew at another place")
+        raise InvalidOption("the export has expired before it was complete", hint="export again to another location")
     check_kept(note.version, latest.definition)
     snapshot = at_version(note.version, latest)
     copying = _Copying(catalog, latest, snapshot, dest, note, False, progress, engine)
@@ -179,7 +183,7 @@ def resume_export(
 
 @dataclass(frozen=True, slots=True)
 class _Copying:
-    """An export whose note stands. A destination that is not `fresh` may have some of its files."""
+    """An export whose note is written. If the destination is not `fresh`, it may have some of the files."""
 
     catalog: Catalog
     latest: Snapshot
@@ -205,7 +209,7 @@ class _Copying:
         return export
 
     def _copy(self) -> FileCount:
-        """Step 3: how much was copied. Damaged when the version is not whole, by the verdict of fsck."""
+        """Step 3: copy, and return the number of copied files. Raise Damaged if fsck finds the version damaged."""
         note = self.note
         replaced = None if note.definition is None else self.snapshot.root.catalog_def
         store, fresh = self.catalog.store, self.fresh
@@ -220,8 +224,11 @@ class _Copying:
         return files.copied + FileCount.of(note.definition, len(data))
 
     def _compare(self, copied: FileCount) -> None:
-        """The end of step 3: names and sizes of what this process finds at the destination are those of what was
-        copied. On an export whose root stands others may have committed, so there it is read."""
+        """End of step 3: compare names and sizes of the files at the destination with those of the copied files.
+
+        If there are more files and the root is there, others may have committed to the export since; then verify it
+        instead.
+        """
         note, dest = self.note, self.dest
         self.progress.phase("comparing")
         there = FileCount()
@@ -230,7 +237,7 @@ class _Copying:
                 there += FileCount.of(file.path, file.size)
         if there.is_of_same_files(copied):
             return
-        reason = f"{plural(copied.files, 'file')} copied, and {plural(there.files, 'file')} there"
+        reason = f"the export copied {plural(copied.files, 'file')}, and the destination has {there.files:,}"
         if there.files > copied.files:
             if not dest.exists(self.snapshot.file.path):
                 raise _written_by_others(reason)
@@ -238,12 +245,12 @@ class _Copying:
             if not verify_export(dest, note, source, self.progress).damaged:
                 return
         if there.files == copied.files:
-            reason = "other files are there than were copied"
-        hint = f"nothing was recorded; go on with: {resume_words(note.name, dest.uri)}"
-        raise Damaged("", dest.uri, f"the copy is not whole: {reason}", hint=hint)
+            reason = "its files are not those that were copied"
+        hint = f"nothing was recorded; resume with: {resume_words(note.name, dest.uri)}"
+        raise Damaged("", dest.uri, f"the copy is damaged: {reason}", hint=hint)
 
     def _write_root(self, data: bytes) -> None:
-        """Step 4. A root that is there already stays: others may have committed on it since."""
+        """Step 4: write the root. An existing root stays, as others may have committed on it since."""
         dest, version, path = self.dest, self.note.version, self.snapshot.file.path
         check_alone(dest, version)
         try:
@@ -260,40 +267,40 @@ class _Copying:
 
     @contextmanager
     def _creating(self) -> Iterator[None]:
-        """What it means for an export that a file could not be created, or may not have been."""
+        """Convert the errors of creating files to errors of the export."""
         try:
             yield
         except PathTaken as error:
             raise _written_by_others(error.message) from error
         except OutcomeUnknown as error:
-            hint = f"go on with: {resume_words(self.note.name, self.dest.uri)}"
+            hint = f"resume with: {resume_words(self.note.name, self.dest.uri)}"
             raise StorageFailed(f"{error.message}; the export is unfinished", hint=hint) from error
 
 
 def _written_by_others(reason: str) -> PathTaken:
     message = f"another process writes to the destination: {reason}"
-    return PathTaken(message, hint="nothing was recorded; export to a place of its own")
+    return PathTaken(message, hint="nothing was recorded; export to an empty location")
 
 
 def _record(catalog: Catalog, dest: Store, note: Note, root: bytes, message: str, retry_for: float) -> int:
-    """Step 5: the version that records the export."""
+    """Step 5: commit the record, and return its version."""
     transaction = catalog.begin()
     uri = root_uri(dest.uri, note.version)
     exports = transaction.base.definition.exported_snapshots
     if note.name in exports:
         if exports[note.name] == uri:
             return transaction.base.version
-        raise ExportExists(f"there is an export {note.name} at another place already")
+        raise ExportExists(f"there is an export {note.name} at another location already")
     payload = ExportDef(name=note.name, location=uri, mode=note.scope.mode, version=note.version)
     payload.expires_at_millis = note.expires_at_millis or 0
     if note.scope.shares:
-        # until the record stands, the pin is protected by its age alone, like any file that no root refers to yet
+        # until the commit only its age protects the pin from expire, like any file without a reference
         payload.pin = new_node_path()
         catalog.store.create(payload.pin, root)
         latest = transaction.began_at_millis + HALF_AN_HOUR_MILLIS
         transaction.expires_at_millis = min(transaction.expires_at_millis, latest)
     transaction.do(Action(ActionType.CATALOG_EXPORT, None, b"", payload.SerializeToString()))
-    again = f"the copy is complete, go on with: {resume_words(note.name, dest.uri)}"
+    again = f"the copy is complete, resume with: {resume_words(note.name, dest.uri)}"
     try:
         return catalog.commit(transaction, message, retry_for=retry_for).version
     except TransactionExpired as error:

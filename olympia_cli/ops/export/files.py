@@ -1,6 +1,6 @@
-"""The files of an export as they are read: what it copies, and what it shares with the catalog.
+"""The files of an export while they are read: those that it copies, and those that it shares with the catalog.
 
-Reading is all that is asked for here; whether what was read is whole is said by whoever looks at it.
+This module only reads and copies. The caller checks the files.
 """
 
 from __future__ import annotations
@@ -23,13 +23,15 @@ from olympia_cli.storage.protocol import Store
 FILES_AT_ONCE = 512
 BYTES_AT_ONCE = 16 * 2**20
 _NAME_DIGITS = 15
-"""So many hexadecimal digits of a digest tell names and sizes apart: a number that every engine has."""
+"""The number of hexadecimal digits of a checksum to use, so that the number fits the integers of every engine."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileCount:
-    """So many files with so many bytes. `names` makes one number of all names and sizes, whatever their order, so that
-    two counts of the same files have the same; None where files were counted and not noted."""
+    """A number of files and bytes. `names` is a fingerprint of all names and sizes that does not depend on their order.
+
+    It is None if names were not recorded.
+    """
 
     files: int = 0
     bytes: int = 0
@@ -48,12 +50,14 @@ class FileCount:
 
 
 def name_number(path: str, size: int) -> int:
-    """A number for the name and the size of a file; those of several are combined by exclusive or."""
+    """Return the fingerprint of one file's name and size. Fingerprints of several files are combined by
+    exclusive or.
+    """
     return int(sha256(f"{path} {size}".encode("utf-8", "surrogatepass")).hexdigest()[:_NAME_DIGITS], 16)
 
 
 class ExportFiles(Files):
-    """What an export copies is read at its destination, what it shares in the catalog."""
+    """Read copied files at the destination, and shared files in the catalog."""
 
     def __init__(self, scope: Scope, dest: Store, source: Store | None, progress: Progress = SILENT) -> None:
         super().__init__(dest, lambda: False, progress)
@@ -66,7 +70,7 @@ class ExportFiles(Files):
         self._closed = True
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
-        """Files that are looked up once more, wherever they are. A root is the export's own."""
+        """Read files a second time, at the destination or in the catalog. Roots are only at the destination."""
         for path, data in super().read_many(paths):
             elsewhere = isinstance(data, PathMissing) and parse_root_path(path) is None
             yield path, self._shared.read(path) if elsewhere and self._shared is not None else data
@@ -97,11 +101,11 @@ class ExportFiles(Files):
 
 
 class CopyFiles(Files):
-    """A version on its way to a destination: what is read in the catalog, found whole and to be copied is written
-    there, read back and compared, in the background, while the next files are read.
+    """Copy the files of a version: write them in the background, read them back, and compare, while the next files are
+    read.
 
-    A destination that is not `fresh` may have some of the files; these stay as they are. `replaced` is a definition
-    that the export has another one for.
+    Only sound files in the export's scope are copied. If the destination is not `fresh`, it may have some of the files;
+    these stay. `replaced` is a definition that the export replaces by its own.
     """
 
     def __init__(
@@ -123,16 +127,16 @@ class CopyFiles(Files):
         self._sound = True
         self._closed = False
         self._there: set[str] = set()
-        """Definitions that are at the destination and were read there."""
+        """Definitions that were read at the destination."""
         self._waiting: dict[str, bytes] = {}
         self._absent: set[str] = set()
-        """Those of them that the destination was asked for, and does not have."""
+        """Waiting definitions that the destination is known not to have."""
         self._size = 0
         self._pool: ThreadPoolExecutor | None = None
         self._under_way: Future[None] | None = None
 
     def definitions(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
-        """Of a definition that is at the destination, with a digest that says so, nothing is read in the catalog."""
+        """Read definitions at the destination if it has them with a correct checksum, else in the catalog."""
         maybe = not self.fresh and not self._closed
         copied = [place.path for place in places if maybe and self._is_copied(place, is_node=False)]
         there: dict[str, bytes] = {}
@@ -148,7 +152,7 @@ class CopyFiles(Files):
 
     def looked_at(self, place: Place, data: bytes | StoreError, flaw: Flaw | None, *, is_node: bool) -> None:
         if isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside | Damaged):
-            # a network that fails is not damage
+            # a failing network is not damage
             raise StoreFailure(data)
         if self._closed:
             return
@@ -157,7 +161,7 @@ class CopyFiles(Files):
         if here and flaw is not None:
             raise not_whole(self._dest.uri, place.path, flaw.code, flaw.reason)
         if flaw is not None:
-            # nothing is recorded any more, and the rest is read to be judged
+            # copy nothing more, but read the rest, so that fsck can judge it
             self._sound, self._waiting = False, {}
         if not self._sound or not isinstance(data, bytes) or not self._is_copied(place, is_node):
             return
@@ -177,13 +181,15 @@ class CopyFiles(Files):
             self.copied += _tallied(place, files, size, names)
 
     def close(self, complete: bool = True) -> None:
-        """When done, wait until all is written and read back, and raise what went wrong; else write nothing more."""
+        """If complete, wait until all files are written and read back, and raise the first error. Else write nothing
+        more.
+        """
         self._closed = True
         try:
             if complete and self._waiting:
                 self._send()
             with nullcontext() if complete else suppress(Exception):
-                # what went wrong first is on its way already
+                # the first error is already being raised
                 self._wait()
         finally:
             if self._pool is not None:
@@ -210,10 +216,10 @@ def _tallied(place: Place, files: int, size: int, names: int | None) -> FileCoun
 
 
 def create_all(dest: Store, files: dict[str, bytes], maybe_there: Collection[str] = ()) -> None:
-    """Create files at the destination, read them back and compare. Those that may be there are looked for first, and
-    stay as they are.
+    """Create files at the destination, read them back and compare. Files in `maybe_there` are read first, and stay if
+    they exist.
 
-    PathTaken when another file stands where none was to be, Damaged when the copy is not what was to be written.
+    Raise PathTaken if an unexpected file exists, and Damaged if a copy differs.
     """
     contents = dest.read_many(maybe_there) if maybe_there else ()
     there = {path: data for path, data in contents if isinstance(data, bytes)}
@@ -226,12 +232,12 @@ def create_all(dest: Store, files: dict[str, bytes], maybe_there: Collection[str
         if isinstance(data, Exception):
             raise data
         if data != files[path]:
-            raise not_whole(dest.uri, path, "", "it is not what the catalog has")
+            raise not_whole(dest.uri, path, "", "it differs from the file in the catalog")
 
 
 RESUME = "delete that file at the destination, then resume the export"
 
 
 def not_whole(dest: str, path: str, code: str, reason: str, hint: str = RESUME, command: Sequence[str] = ()) -> Damaged:
-    """Why what is at the destination is no export."""
-    return Damaged(code, f"{dest}/{path}", f"the copy is not whole: {reason}", hint=hint, command=command)
+    """Return the error for a damaged copy."""
+    return Damaged(code, f"{dest}/{path}", f"the copy is damaged: {reason}", hint=hint, command=command)

@@ -1,9 +1,9 @@
-"""A copy of a version that the Java SDK reads, as a catalog of its own.
+"""Copy a version for the Java SDK, as an independent catalog.
 
-The SDK wants a version 0 to open a catalog, roots of 64 digits, node files without compression and action rows, and
-names that are padded by UTF-16 units. So version 0 of the copy is empty, version 1 holds what the version holds, and
-the tree is built anew; definitions are copied as they are. Nothing is shared with the catalog, and nothing is recorded
-there.
+The SDK needs a version 0 to open a catalog, and roots with 64 digits. Its node files have no compression and no action
+rows, and names are padded by UTF-16 units. So version 0 of the copy is empty, version 1 holds the objects, and the tree
+is rebuilt. Definitions are copied unchanged. The copy shares no files with the catalog, and the catalog has no record
+of it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from olympia_cli.tree.bulk import bulk_load
 AT_ONCE = 256
 _KINDS = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)
 COPY_VERSION = 1
-"""Version 0 is there to be found, and empty."""
+"""The version with the objects. Version 0 is empty, and exists because the SDK looks for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class JavaCopy:
-    """A copy that is complete: of which version, and how much was written."""
+    """A complete copy: its source version and its size."""
 
     name: str
     at_version: int
@@ -54,7 +54,7 @@ class JavaCopy:
 
 
 def describe_java_copy(copy: JavaCopy) -> dict[str, Any]:
-    """What `export create --for java-sdk` prints."""
+    """Return the output of `export create --for java-sdk`."""
     return {
         "name": copy.name,
         "mode": "full",
@@ -72,10 +72,14 @@ def describe_java_copy(copy: JavaCopy) -> dict[str, Any]:
 def create_java_copy(
     catalog: Catalog, dest: Store, name: str, *, at: Reference | None = None, progress: Progress = SILENT
 ) -> JavaCopy:
-    """Write the copy of a version that is whole. In this order, so that what is interrupted never opens as a catalog:
+    """Copy a sound version. An interrupted copy never opens as a catalog, by this order:
 
-    1 the verdict of fsck on the version, before anything is written; 2 definitions; 3 nodes; 4 root 1, and all is read
-    back; 5 the hint; 6 root 0: the SDK finds a catalog
+    1. Check the version with fsck, before the first write.
+    2. Write the definitions.
+    3. Write the nodes.
+    4. Write root 1, and read everything back.
+    5. Write the hint.
+    6. Write root 0: the SDK can open the catalog.
     """
     catalog = catalog.anew()
     latest = catalog.snapshot()
@@ -84,7 +88,7 @@ def create_java_copy(
     for file in dest.list():
         raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
     check_exclusive_create(dest)
-    # a network that fails is not damage
+    # a failing network is not damage
     files = Files(catalog.store, lambda: False, progress, patience=1)
     read_whole(catalog, latest, snapshot, files, LocalEngine())
     progress.phase("copying")
@@ -92,7 +96,9 @@ def create_java_copy(
     try:
         writing.write()
     except (PathTaken, OutcomeUnknown) as error:
-        raise StorageFailed(f"{error.message}; the copy is unfinished", hint="copy to another empty place") from error
+        raise StorageFailed(
+            f"{error.message}; the copy is unfinished", hint="copy to another empty location"
+        ) from error
     return JavaCopy(name, snapshot.version, dest.uri, writing.count, latest.version)
 
 
@@ -119,7 +125,7 @@ class _Writing:
                 nodes.clear()
             return path
 
-        # in the order of the units, as the SDK has them in memory
+        # sorted by UTF-16 units, like the SDK's trees in memory
         top = bulk_load(((key, keys[key]) for key in sorted(keys)), definition.order, keep)
         self._create(nodes)
         first, second = (root_path(version, JAVA_WIDTH) for version in (0, COPY_VERSION))
@@ -130,7 +136,7 @@ class _Writing:
         self._create({first: encode_java(EMPTY, now, Root(EMPTY, catalog_def, now))})
 
     def _copy_definitions(self, definition: CatalogDef) -> dict[str, str]:
-        """Copy all of them; the path of each by its key, as UTF-16 units."""
+        """Copy all definitions. Return the path of each by its key in UTF-16 units."""
         codec = KeyCodec.of(sizes_of(definition), java=True)
         keys: dict[str, str] = {}
         entries = (entry for kind in _KINDS for entry in self.snapshot.scan(kind))
@@ -151,17 +157,17 @@ class _Writing:
         self.count += FileCount(len(files), sum(map(len, files.values())))
 
     def _read_back(self, keys: dict[str, str], root: bytes) -> None:
-        """Read the copy as one reads a catalog of the SDK's; Damaged unless all of it is there."""
+        """Read the copy as a catalog of the SDK. Raise Damaged unless it is complete."""
         self.progress.phase("reading it back")
         copy = Snapshot(self.dest, RootFile(COPY_VERSION, JAVA_WIDTH, root))
         copied_keys = {copy.keys.encode(name): path for kind in _KINDS for name, path in copy.scan(kind)}
         if copied_keys != keys:
-            raise Damaged("F209", copy.file.path, "what was read back is not what was written", hint="copy it again")
+            raise Damaged("F209", copy.file.path, "the copy read back differs from what was written", hint="copy again")
         for kind in _KINDS:
             for _ in copy.objects(kind):
                 pass
 
 
 def _written(node: Node) -> Node:
-    """The node with its keys as text."""
+    """Return the node with its keys as text."""
     return Node(tuple(map(from_utf16_units, node.keys)), node.values, node.children)

@@ -1,6 +1,7 @@
-"""The exports of a catalog, as plain values for any output: those that are recorded, and those that are under way or
-were interrupted. Of these the catalog holds a note, written as well as can be, from the moment when the destination is
-theirs until they are recorded.
+"""The exports of a catalog as plain values: the recorded ones, and the unfinished ones.
+
+The catalog holds a note about each unfinished export, from the creation of the note at the destination until the
+record. Errors of these notes are ignored.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from olympia_cli.ops.last_runs import leave_note, read_notes
 from olympia_cli.storage.protocol import Store
 
 MOST = 1000
-"""So many notes are looked at."""
+"""The largest number of notes that is read."""
 
 
 def list_exports(latest: Snapshot, now_millis: int) -> Iterator[dict[str, Any]]:
-    """Every recorded export, by name. One whose record cannot be read is listed as such."""
+    """Yield every recorded export, by name. One with an unreadable record has the state `malformed`."""
     definition = latest.definition
     for name, record in read_exports(definition).items():
         root = definition.exported_snapshots.get(name, "")
@@ -46,13 +47,13 @@ def list_exports(latest: Snapshot, now_millis: int) -> Iterator[dict[str, Any]]:
 
 
 def note_beginning(catalog: Store, clock: Clock, note: Note, location: str) -> None:
-    """Leave word in the catalog of an export that has begun."""
+    """Write the catalog's note of an export that has begun."""
     values = {"name": note.name, "at_version": note.version, "mode": note.scope.mode.value, "location": location}
     leave_note(catalog, _path(note), clock, {"begun_at": time_text(clock.now_millis()), **values})
 
 
 def note_end(catalog: Store, note: Note) -> None:
-    """Take it away once the export is recorded."""
+    """Delete the catalog's note of an export that is recorded."""
     with suppress(OlympiaError):
         catalog.delete_many([_path(note)])
 
@@ -62,7 +63,7 @@ def _path(note: Note) -> str:
 
 
 def unfinished_exports(latest: Snapshot) -> list[dict[str, Any]]:
-    """The exports that have begun and are not recorded, the first of them first."""
+    """Return the exports that have begun and are not recorded, the oldest first."""
     recorded = set(latest.definition.exported_snapshots.items())
     found = (values for _, values in _notes(latest.store))
     rows = [
@@ -74,12 +75,12 @@ def unfinished_exports(latest: Snapshot) -> list[dict[str, Any]]:
 
 
 def forget_unfinished(latest: Snapshot, name: str) -> None:
-    """Take away what the catalog notes of exports of that name, recorded or not."""
+    """Delete the catalog's notes of all exports of this name."""
     latest.store.delete_many([path for path, values in _notes(latest.store) if values["name"] == name])
 
 
 def _notes(store: Store) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The notes that can be read, by path."""
+    """Yield the readable notes with their paths."""
     paths = [file.path for file in islice(store.list(UNFINISHED), MOST)]
     for path, note in zip(paths, read_notes(store, *paths), strict=True):
         values = {key: (note or {}).get(key) for key in ("name", "at_version", "mode", "location", "begun_at")}

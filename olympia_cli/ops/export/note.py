@@ -1,4 +1,4 @@
-"""What an export is meant to be: how much of a version it copies, and the note of it that lies at its destination."""
+"""The scope of an export, and the note at its destination."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """How much of a version is copied; the rest stays shared with the catalog.
+    """The part of a version that an export copies. The rest is shared with the catalog.
 
-    `depth` counts the levels of nodes, the root's included; None is all of them. The definitions that the copied nodes
-    name are copied too, or none.
+    `depth` counts levels of nodes, with the root; None means all. `definitions` is true if the definitions of the
+    copied nodes are copied too.
     """
 
     mode: Mode
@@ -34,35 +34,35 @@ class Scope:
     definitions: bool
 
     def copies(self, level: int, *, is_node: bool) -> bool:
-        """Whether the nodes of a level are copied, or the definitions that they name."""
+        """Return whether the nodes of a level, or the definitions that they name, are copied."""
         return (is_node or self.definitions) and (self.depth is None or level <= self.depth)
 
     @property
     def shares(self) -> bool:
-        """Whether files of the catalog belong to the export."""
+        """True if files of the catalog belong to the export."""
         return self.mode is not Mode.FULL
 
 
 def scope(mode: Mode, depth: int | None = None, definitions: bool = True) -> Scope:
-    """What was asked for; InvalidOption when it makes no sense."""
+    """Return the scope for the options. Raise InvalidOption for options that contradict each other."""
     if mode is not Mode.PARTIAL:
         if depth is not None or not definitions:
             raise InvalidOption(
-                f"a {mode} export has no depth and is never without definitions alone", hint="use --mode partial"
+                f"a {mode} export takes neither a depth nor --no-definitions", hint="use --mode partial"
             )
         return Scope(mode, 1 if mode is Mode.MINIMAL else None, mode is Mode.FULL)
     if depth is None and definitions:
-        raise InvalidOption("a partial export needs to know how far it goes", hint="add --depth N or --no-definitions")
+        raise InvalidOption("a partial export needs a depth", hint="add --depth N or --no-definitions")
     if depth is not None and depth < 1:
-        raise InvalidOption(f"a depth of {depth} makes no sense", hint="the root alone is a depth of 1")
+        raise InvalidOption(f"a depth of {depth} is too small", hint="depth 1 copies only the root")
     return Scope(mode, depth, definitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """The file at the destination. Whoever creates it has the destination to himself.
+    """The note at the destination. The process that creates it owns the destination.
 
-    `definition` is where a full export has its catalog definition when it cannot be the catalog's own.
+    `definition` is the path of a full export's own catalog definition, if it needs one.
     """
 
     catalog: str
@@ -73,7 +73,7 @@ class Note:
     expires_at_millis: int | None
     definition: str | None
     id: str = field(default_factory=new_uuid)
-    """Tells two processes apart that want the same export at the same place."""
+    """Distinguishes two processes that create the same export at the same location."""
 
     def encode(self) -> bytes:
         fields = {"format": 1, **asdict(self)}
@@ -82,7 +82,7 @@ class Note:
 
 
 def read_note(store: Store) -> Note | None:
-    """The note at a destination, or None when there is none; Damaged when it cannot be read."""
+    """Return the note at a destination, or None if there is none. Raise Damaged if it cannot be parsed."""
     try:
         data = store.read(EXPORT_NOTE)
     except PathMissing:
@@ -119,12 +119,12 @@ def _parse(fields: dict[str, Any]) -> Note:
 
 
 def resume_command(name: str, location: str) -> tuple[str, ...]:
-    """The words of the command that goes on with an export."""
+    """Return the words of the command that resumes an export."""
     dest = ("--dest", location)
     # a name may look like an option
     return ("export", "resume", *((*dest, "--", name) if name.startswith("-") else (name, *dest)))
 
 
 def resume_words(name: str, location: str) -> str:
-    """The same as a shell reads it."""
+    """Return that command, quoted for a shell."""
     return shlex.join(resume_command(name, location))

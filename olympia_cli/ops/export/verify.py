@@ -1,4 +1,4 @@
-"""Is an export whole? Every file that belongs to it is read: what was copied there, what it shares in the catalog."""
+"""Verify an export: read every copied file at its destination, and every shared file in the catalog."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ from olympia_cli.ops.walk.files import Files, Place, failures_pass
 from olympia_cli.storage.protocol import Store
 
 MAX_FINDINGS = 1000
-"""An export of which nothing is left must not fill the memory with findings."""
+"""A limit, so that an export without files does not fill the memory with findings."""
 
 ExportEngine = Callable[[Files], Engine]
-"""Who reads what the files of an export are, and copies where they are copied on the way."""
+"""Creates the engine that reads the files of an export, and copies them if they are to be copied."""
 
 
 def local_engine(files: Files) -> Engine:
-    """This process."""
     return LocalEngine()
 
 
 @dataclass(frozen=True, slots=True)
 class VerifiedExport:
-    """What was looked at, and what is wrong with it. `shared` are the files that lie in the catalog."""
+    """The result of a verification. `shared` counts the files in the catalog."""
 
     copied: FileCount
     shared: FileCount
@@ -54,9 +53,9 @@ class VerifiedExport:
 
 
 def note_of(dest: Store, record: ExportRecord | None) -> Note:
-    """What the export at a place is meant to be.
+    """Return the note of an export.
 
-    A full export says all of that itself, so where its note is lost the record is enough.
+    If the note of a full export is lost, the record is enough, as everything else is known.
     """
     try:
         note = read_note(dest)
@@ -73,7 +72,7 @@ def note_of(dest: Store, record: ExportRecord | None) -> Note:
         raise ExportNotFound(
             f"{dest.uri} holds a {note.scope.mode} export of version {note.version}, "
             f"and {record.name} is a {record.mode} export of version {record.version}",
-            hint="name the place where it is with --dest",
+            hint="pass its location with --dest",
         )
     return note
 
@@ -81,11 +80,13 @@ def note_of(dest: Store, record: ExportRecord | None) -> Note:
 def verify_export(
     dest: Store, note: Note, source: Store | None, progress: Progress = SILENT, engine: ExportEngine = local_engine
 ) -> VerifiedExport:
-    """Read all of an export, and judge it as fsck judges a version, and a full one's hints as fsck judges a catalog's.
-    `source` is the catalog, which an export that shares files cannot do without."""
+    """Verify an export: its version and its hints are checked as fsck checks a catalog.
+
+    `source` is the catalog, which an export with shared files needs.
+    """
     if note.scope.shares and source is None:
         raise InvalidLocation(
-            f"the export {note.name} shares files with its catalog, which is not given",
+            f"the export {note.name} shares files with its catalog, and no catalog is given",
             hint=f"add -c {shlex.quote(note.source)}",
         )
     progress.phase("checking the export")
@@ -96,7 +97,7 @@ def verify_export(
         examined, verdict = examine_version(files, chain, note.version, engine(files))
         examined.findings += of_versions
         is_gap = any(gap.code == "F101" and inside(note.version, gap.versions) for gap in of_versions)
-        # a root that is missing is told once
+        # a missing root is reported once
         gap_root = ("F201", chain.path(note.version)) if is_gap else None
         findings = [
             _placed(finding, examined, files)
@@ -110,8 +111,10 @@ def verify_export(
 
 
 def _look_at_versions(dest: Store, note: Note, source: Store | None) -> tuple[Chain, list[Finding]]:
-    """What the catalog is, and what is wrong with hints. A full export is a catalog of its own, perhaps with later
-    versions; one that shares files is its one version."""
+    """Return the versions and the findings about hints.
+
+    A full export is a catalog of its own, and may have later versions. An export with shared files has one version.
+    """
     opened = None if note.scope.shares else look_at_versions(Files(dest, lambda: False))
     if opened is not None and not opened[0].java:
         return opened
@@ -121,7 +124,7 @@ def _look_at_versions(dest: Store, note: Note, source: Store | None) -> tuple[Ch
 
 
 def _keep_own_definition(files: ExportFiles, chain: Chain, version: int) -> None:
-    """Of what was read of the versions, the export's own is counted, and not read again."""
+    """Count the export's own catalog definition as read, and forget the other definitions."""
     root = chain.ahead[version].root if version in chain.ahead else None
     own = None if root is None else chain.catalogs.get(root.catalog_def)
     chain.catalogs = {}
@@ -131,7 +134,7 @@ def _keep_own_definition(files: ExportFiles, chain: Chain, version: int) -> None
 
 
 def _placed(error: Finding, examined: Examined, files: ExportFiles) -> Finding:
-    """What is wrong with a file that lies in the catalog is what the export needs there."""
+    """Return the finding. If its file is in the catalog, say so under the code F503."""
     graph, definitions = examined.graph, examined.definitions
     assert definitions is not None
     if error.path in graph:
@@ -143,5 +146,5 @@ def _placed(error: Finding, examined: Examined, files: ExportFiles) -> Finding:
         copied = number is None or files.scope.copies(definitions.level[number], is_node=False)
     if copied:
         return error
-    message = f"in the catalog, which the export shares it with: {error.message}"
+    message = f"in the catalog, with which the export shares the file: {error.message}"
     return replace(error, code="F503", message=message)

@@ -1,4 +1,4 @@
-"""Is a version whole? fsck's verdict, which every kind of export asks for before it gives out what it copied."""
+"""Check with fsck that a version is sound, before any kind of export completes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from olympia_cli.ops.walk.files import Files, failures_pass
 
 
 def read_whole(catalog: Catalog, latest: Snapshot, snapshot: Snapshot, files: Files, engine: Engine) -> None:
-    """Read all that a version reaches, by way of `files`. Damaged when it is not whole, by the verdict of fsck."""
+    """Read all files of a version through `files`. Raise Damaged if fsck finds the version damaged."""
     file = snapshot.file
     with failures_pass():
         chain = _chain(latest)
@@ -23,26 +23,29 @@ def read_whole(catalog: Catalog, latest: Snapshot, snapshot: Snapshot, files: Fi
         examined, verdict = examine_version(files, chain, file.version, engine)
     newer = {mark.path: mark.flaw for mark in examined.graph.marks if mark.flaw.newer}
     for error in errors_of(verdict):
-        # an expire deletes files of versions that no longer count
+        # the version may have been expired in the meantime
         latest = catalog.snapshot()
         check_kept(file.version, latest.definition)
         if error.path in newer:
             raise newer[error.path].error(error.path)
         damage = Damaged(error.code, error.path, error.message)
-        damage.advice = "nothing was recorded; export a version that is whole, and see what is damaged in this one"
+        damage.advice = "nothing was recorded; export a sound version, and check the damage of this one"
         if file.version != latest.version:
             damage.command = (*damage.command, "--at", f"v{file.version}")
         raise damage
 
 
 def _chain(latest: Snapshot) -> Chain:
-    """The versions up to the latest as fsck has them: what rests in quarantine tells what the catalog is, and its logs
-    what was written. A listing finds them, since a gap ends what a reader can walk back."""
+    """Return the versions up to the latest, from a listing.
+
+    fsck needs older versions too: versions in quarantine help to find the catalog definition, and logs tell which files
+    were written. A reader that walks back from the latest stops at a gap.
+    """
     files, newest = Files(latest.store, lambda: False), latest.version
     listed, _ = list_versions(latest.store)
-    # a listing may lag behind the version that is open
+    # a listing may lag behind the open version
     versions = sorted({newest, *(version for version in listed if version < newest)})
     chain, _ = open_chain(files, versions, latest.file.width, read_hint(files, OLDEST))
-    # what the export has is read on its own way
+    # the export's definition is read like its other files
     chain.catalogs = {}
     return chain

@@ -1,4 +1,5 @@
-"""What is wrong with a catalog: findings, and the verdict on which versions are whole.
+"""fsck: find damage, judge which versions and objects it affects, and advise the next step.
 
-It owns the codes and the rules that take more than one file. It only reads; export, repair and status ask it.
+This package owns the codes of findings, and all rules that involve several files. It changes a catalog only to
+acknowledge findings.
 """

@@ -1,9 +1,7 @@
-"""Damage of the past that people know of, or that a repair answers: it is told, and raises no alarm.
+"""Known damage of older versions: acknowledged by users, or answered by a repair. It is reported, but does not count.
 
-What people know of is in the catalog's definition.
-
-A finding is the same one when its code and its file are, and it hits no version that was not known to be hit. It is
-still told; damage that is new, of the same file too, counts as ever.
+Acknowledged findings are stored in the catalog's definition. A finding is acknowledged if code and file match, and if
+all its versions were acknowledged. New damage counts, even of the same file.
 """
 
 from __future__ import annotations
@@ -21,25 +19,28 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import ChainReader
-from olympia_cli.ops.fsck.findings import Finding, Severity, merge
+from olympia_cli.ops.fsck.findings import REPAIR, Finding, Severity, merge
 from olympia_cli.ops.walk.flaws import Flaw
 
 MOST = 1000
-"""So many findings are held: every version reads them."""
+"""The largest number of findings to store. Every reader reads them."""
 
 _GAP = "F101"
 _OF_ALL = frozenset({_GAP, "F102", "F103"})
-"""What is wrong with history as a whole, and so with its latest version."""
+"""The codes that concern the history as a whole, and so its latest version."""
 
 
 def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> bool:
-    """Whether a finding is about older versions alone: nothing of the latest one is damaged by it, and nothing that a
-    live transaction or an export needs. Readers may stop at a gap, unless it is the oldest versions that are missing.
+    """Return whether a finding concerns only older versions.
+
+    False if the latest version, a live transaction or an export is affected. A gap counts as older only if the oldest
+    versions are missing, as readers may stop at any other gap.
     """
     is_error = finding.severity is Severity.ERROR or finding.mended_in is not None
     if not is_error or latest is None or not (finding.path and finding.versions):
         return False
-    if finding.held_by:
+    # where vn/oldest of a full export is lost, a repair writes it
+    if finding.held_by or finding.hint == REPAIR:
         return False
     at_the_end = finding.code == _GAP and oldest is not None and finding.versions[0][0] <= oldest
     return (at_the_end or finding.code not in _OF_ALL) and finding.versions[-1][1] < latest
@@ -48,8 +49,9 @@ def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> boo
 def recognised(
     findings: Iterable[Finding], definition: CatalogDef | None, latest: int, oldest: int | None
 ) -> list[Finding]:
-    """The findings, those that are acknowledged marked as such. So is all that is wrong with a former catalog, which a
-    promotion keeps aside."""
+    """Return the findings, with the acknowledged ones marked. All findings about a former catalog, which a promotion
+    keeps aside, are marked too.
+    """
     known_damage = {} if definition is None else read_acknowledged(definition)
     aside = 0 if definition is None else kept_aside_before(definition)
     return [
@@ -61,14 +63,16 @@ def recognised(
 
 
 def _is_aside(finding: Finding, aside: int) -> bool:
-    """Whether a finding is about versions below `aside` alone, and nothing that is alive needs what is damaged."""
+    """Return whether a finding concerns only versions below `aside`, and no live transaction or export."""
     is_old = bool(finding.versions) and finding.versions[-1][1] < aside
     return finding.severity is Severity.ERROR and is_old and not finding.held_by
 
 
 def answered(findings: Iterable[Finding], reader: ChainReader) -> list[Finding]:
-    """The findings, as warnings those of the past that a repair answers. It is the version right after all that is hit,
-    and says which files it answers."""
+    """Return the findings, with older damage that a repair answers turned into warnings.
+
+    The answering repair is the version directly after the affected versions. It names the files that it answers.
+    """
     findings, chain = list(findings), reader.chain
     past = [finding for finding in findings if finding.is_damage and of_the_past(finding, chain.latest, chain.oldest)]
     hit = merge(span for finding in past for span in finding.versions)
@@ -85,7 +89,7 @@ def answered(findings: Iterable[Finding], reader: ChainReader) -> list[Finding]:
 
 
 def _answers(reader: ChainReader, version: int) -> frozenset[str]:
-    """The files that a version answers; none where it is no repair."""
+    """Return the files that a version answers. Empty if it is not a repair."""
     for root in reader.roots([version]) if version in reader.chain.existing else ():
         actions = None if root.data is None else read_actions(root.data, root.path)
         for action in () if actions is None or isinstance(actions, Flaw) else actions:
@@ -100,11 +104,11 @@ def _covers(known_damage: KnownDamage, finding: Finding) -> bool:
 
 
 def acknowledge(catalog: Catalog, findings: Sequence[Finding], message: str = "") -> int | None:
-    """Commit that these findings are known; the version, or None when there is nothing to commit."""
+    """Commit the findings as acknowledged. Return the version, or None if there is nothing to commit."""
     transaction = catalog.begin()
     definition = transaction.base.definition
     known_damage, purged = read_acknowledged(definition), purged_before(definition)
-    # what is gone for good is no longer found; an undo of an expire brings back the rest
+    # forget findings about purged versions; those in quarantine may return with an undo
     known_damage = {key: spans for key, spans in known_damage.items() if any(last >= purged for _, last in spans)}
     for finding in findings:
         key = (finding.code, finding.path)

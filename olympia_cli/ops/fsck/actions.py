@@ -1,4 +1,6 @@
-"""What the log says where files no longer do: which objects a version changed, and what their definitions held."""
+"""Read action logs where files are damaged: the objects that a version changed, and the content of their
+definitions.
+"""
 
 from __future__ import annotations
 
@@ -23,24 +25,24 @@ from olympia_cli.ops.walk.flaws import Flaw
 
 
 def read_actions(data: bytes, path: str) -> tuple[Action, ...] | Flaw:
-    """The actions of a root, or what is wrong with the first that is not sound."""
+    """Return the actions of a root, or the flaw of the first damaged one."""
     try:
         return tuple(decode_action(key, value, path) for key, value in decode_action_rows(data, path))
     except Damaged as error:
         return Flaw("F401", error.reason)
     except Exception as error:
-        # what a decoder stumbles over is damage, whatever it says
+        # any exception of a decoder means damage
         return Flaw("F401", f"its action rows cannot be read: {type(error).__name__}")
 
 
 def _told(root: ChainRoot) -> tuple[Action, ...] | None:
-    """What a root that can be read says that its version did; None when it does not."""
+    """Return the actions of a version. None if its root or its log cannot be read."""
     actions = read_actions(root.data, root.path) if root.root is not None and root.data is not None else None
     return None if isinstance(actions, Flaw) else actions
 
 
 def follow_names(names: set[ObjectName], actions: Iterable[Action]) -> set[ObjectName]:
-    """The names after actions, as far as they tell."""
+    """Return the names after the actions, as far as they can be followed."""
     followed = _Names(names)
     for action in actions:
         replay(action, followed)
@@ -49,7 +51,7 @@ def follow_names(names: set[ObjectName], actions: Iterable[Action]) -> set[Objec
 
 @dataclass(slots=True)
 class _Names:
-    """Some of a version's names: of a namespace that goes, or moves, all that are known go along."""
+    """A part of a version's names. A dropped or renamed namespace takes its known names along."""
 
     names: set[ObjectName]
 
@@ -72,12 +74,12 @@ def disproved(
     first: dict[int, int],
     keys: KeyCodec,
 ) -> Iterator[int]:
-    """Definitions without a digest that differ from all that the log says was written for their objects.
+    """Yield definitions without a digest that differ from all that the log has recorded for their objects.
 
-    A cut at the end of a field leaves a message that can be parsed and has no digest any more; the log still has the
-    whole of it. Where a part of the log cannot be read, that of the `first` version with the definition decides, and
-    the beginning of one that was written is a cut one. Where another program committed too, it may have written the
-    definition, and nothing is said.
+    A file that is truncated at the end of a field can still be parsed, and has lost its digest. The log still has the
+    full definition. If a part of the log cannot be read, the log of the `first` version with the definition decides.
+    The beginning of a recorded definition counts as truncated. If another program has also committed, it may have
+    written the definition, so nothing is yielded.
     """
     objects = _by_object(reader, unverified, keys)
     suspects = {suspect.number: suspect for same in objects.values() for suspect in same}
@@ -104,8 +106,9 @@ def disproved(
 
 @dataclass(slots=True)
 class _Unverified:
-    """A definition without a digest, and what the log says was written: for an object of its name, by version, and for
-    one of its id, whatever it was called then."""
+    """A definition without a digest, and the definitions that the log records: for objects of its name, by version, and
+    for objects of its id under any name.
+    """
 
     number: int
     body: bytes
@@ -113,7 +116,9 @@ class _Unverified:
     of_id: set[bytes] = field(default_factory=set)
 
     def is_disproved(self, by: int | None) -> bool:
-        """Whether it differs from what was written; `by` is the version whose log decides, if not all do."""
+        """Return whether it differs from the recorded definitions. `by` is the only version whose log decides; None if
+        all decide.
+        """
         logged_bodies = {body for bodies in self.logged.values() for body in bodies}
         decisive = logged_bodies if by is None else self.logged.get(by, set())
         whole = logged_bodies | self.of_id
@@ -124,7 +129,9 @@ class _Unverified:
 def _by_object(
     reader: ChainReader, unverified: dict[int, tuple[str, Kind, str]], keys: KeyCodec
 ) -> dict[ObjectName | tuple[Kind, str], list[_Unverified]]:
-    """The definitions by the names of their objects, and by kind and id: what is cut still has its id."""
+    """Return the definitions by their objects' names, and by kind and id, as a truncated definition still has
+    its id.
+    """
     objects: dict[ObjectName | tuple[Kind, str], list[_Unverified]] = {}
     paths = {path: number for number, (path, _, _) in unverified.items()}
     for path, data in reader.files.read_many(paths):
@@ -132,17 +139,17 @@ def _by_object(
         if isinstance(data, bytes):
             suspect = _Unverified(paths[path], _plain(kind, data))
             objects.setdefault((kind, definitions.definition_id(kind, data)), []).append(suspect)
-            # a key that no object can have names nothing, and is told as such
+            # a key that no object can have has no name; it is reported elsewhere
             if (name := keys.name(key)) is not None:
                 objects.setdefault(name, []).append(suspect)
     return objects
 
 
 def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator[str]:
-    """Catalog definitions without a digest that are not what the log leads to.
+    """Yield catalog definitions without a digest that contradict the log.
 
-    What the catalog was is followed from version to version: by definitions that have a digest, and by the actions
-    where they have none.
+    The expected definition is followed from version to version: taken from definitions with a digest, and computed from
+    the actions elsewhere.
     """
     states: dict[int, CatalogDef | None] = {}
     state: CatalogDef | None = None
@@ -166,14 +173,14 @@ def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator
 
 
 def _ours(data: bytes | None, actions: Iterable[Action]) -> bool:
-    """Whether this program wrote a root."""
+    """Return whether this program wrote the root."""
     return data is not None and DIGEST_KEY in data and any(action.type == ActionType.COMMIT_INFO for action in actions)
 
 
 def _after(
     version: int, state: CatalogDef | None, actions: Iterable[Action], states: dict[int, CatalogDef | None]
 ) -> CatalogDef | None:
-    """The catalog definition after the actions of a version; None when they do not tell."""
+    """Return the catalog definition after the actions of a version. None if it cannot be computed."""
     for action in actions:
         if action.name is None:
             try:

@@ -1,8 +1,7 @@
-"""A zip file for whoever helps: the report and the structure of the node files, without any name that people gave.
+"""A zip file for support: the report and the structure of node files, without any names or values of the user.
 
-Names, locations, users, messages and values of properties are replaced by pseudonyms: the same name gives the same
-pseudonym within a bundle, so that the parts fit together, and nothing leads back, because the salt is thrown away. No
-file of the catalog goes in as it is.
+Names, locations, users, messages and property values become pseudonyms. Within a bundle the same name has the same
+pseudonym. The salt is discarded, so pseudonyms cannot be reversed. No file of the catalog is included unchanged.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from olympia_cli.ops.walk.remains import Sections, number_in, system_rows
 from olympia_cli.storage.protocol import Store
 
 MOST_FILES = 500
-"""So many node files are looked into: those of the findings, then roots from the newest on, then what they point to."""
+"""The largest number of node files: first those of findings, then the newest roots, then the nodes below."""
 
 _README = """This is what olympia fsck saw of a catalog.
 
@@ -47,11 +46,11 @@ _SYSTEM = frozenset({CREATED_AT_MILLIS, N_KEYS, PREVIOUS_ROOT, ROLLBACK_FROM_ROO
 
 
 _NUMBERS = frozenset({"F101", "F113", "F114", "F204", "F211"})
-"""The codes whose messages quote nothing but numbers."""
+"""The codes whose messages quote only numbers."""
 
 
 def make_bundle(store: Store, report: Report) -> bytes:
-    """The bytes of the zip file."""
+    """Return the bytes of the zip file."""
     redact = _Redact()
     files, kinds = _list(store)
     keys = _codec(store, files)
@@ -68,7 +67,7 @@ def make_bundle(store: Store, report: Report) -> bytes:
 
 
 class _Redact:
-    """Stable pseudonyms for one bundle."""
+    """The pseudonyms of one bundle."""
 
     def __init__(self) -> None:
         self._salt = secrets.token_bytes(16)
@@ -79,7 +78,7 @@ class _Redact:
         return f"{what}-{blake2b(text.encode('utf-8', 'surrogatepass'), digest_size=4, key=self._salt).hexdigest()}"
 
     def path(self, path: str) -> str:
-        """A path of the format without what people see in it; anything else is a pseudonym."""
+        """Return the path without the parts that show names. A path that is not of the format becomes a pseudonym."""
         kind = file_kind(path)
         if kind is FileKind.DEFINITION:
             folder, _, name = path.rpartition("/")
@@ -98,7 +97,7 @@ class _Redact:
         }
 
     def finding(self, finding: Finding) -> dict[str, Any]:
-        """A finding: its message may quote anything, so only what is made of the format's own words is kept."""
+        """Describe a finding. Its message may quote anything, so only the code's description and numbers are kept."""
         described = describe_finding(finding)
         described["path"] = self.path(finding.path) if finding.path not in ("", "vn/") else finding.path
         described["message"] = self.message(finding)
@@ -127,7 +126,7 @@ def _list(store: Store) -> tuple[list[str], dict[str, dict[str, int]]]:
 
 
 def _codec(store: Store, roots: Iterable[str]) -> KeyCodec | None:
-    """The name sizes, from the newest root that says them."""
+    """Return the codec for the name sizes of the newest root that has them."""
     for path in list(roots)[:20]:
         try:
             sizes = salvage(store.read(path)).sizes

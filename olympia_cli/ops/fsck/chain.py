@@ -1,4 +1,4 @@
-"""Which versions there are, and their roots as a chain: each names the one before it, and all are of one catalog."""
+"""The versions of a catalog, and their roots as a chain: each names its predecessor, and all belong to one catalog."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOTS_AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class ChainRoot:
-    """A version's root as far as it could be read."""
+    """The root of a version, as far as it can be read."""
 
     version: int
     path: str
@@ -37,7 +37,7 @@ class ChainRoot:
 
 @dataclass(frozen=True, slots=True)
 class CatalogFile:
-    """A catalog definition: what it says and whether it has a digest, or what is wrong with it."""
+    """A catalog definition, or its flaw."""
 
     definition: CatalogDef | None
     flaw: Flaw | None
@@ -47,7 +47,7 @@ class CatalogFile:
 
 @dataclass(slots=True)
 class Chain:
-    """The versions that exist and that count, and what the newest one that can be read says of the catalog."""
+    """The existing versions, and the catalog definition of the newest readable one."""
 
     existing: list[int]
     width: int
@@ -56,9 +56,9 @@ class Chain:
     reference_version: int | None = None
     sizes: Sizes | None = None
     ahead: dict[int, ChainRoot] = field(default_factory=dict)
-    """Roots that were read before their turn."""
+    """Roots that were read early."""
     strays: list[ChainRoot] = field(default_factory=list)
-    """Roots behind the latest version that are no part of history."""
+    """Roots after the latest version that are not part of the history."""
     catalogs: dict[str, CatalogFile] = field(default_factory=dict)
 
     @property
@@ -71,7 +71,7 @@ class Chain:
 
     @property
     def kept_versions(self) -> list[int]:
-        """The versions that count and exist."""
+        """The existing versions from the oldest one on."""
         return [version for version in self.existing if version >= self.oldest]
 
     def path(self, version: int) -> str:
@@ -79,19 +79,23 @@ class Chain:
 
 
 def list_versions(store: Store) -> tuple[list[int], int]:
-    """The versions that have a root, and the width of their names. The Java SDK's count where there are no others."""
+    """Return the versions with a root, and the width of their names. Roots of the Java SDK are returned if there are no
+    others.
+    """
     versions: dict[int, set[int]] = {WIDTH: set(), JAVA_WIDTH: set()}
     for file in store.list("vn/"):
         version = parse_root_path(file.path)
         if version is not None:
             versions[len(file.path) - len("vn/")].add(version)
     width = WIDTH if versions[WIDTH] or not versions[JAVA_WIDTH] else JAVA_WIDTH
-    # beyond 32 bits no reader of ours can go, and no path can be made
+    # our roots have 32-bit numbers; a larger number has no path
     return sorted(version for version in versions[width] if version < 2**WIDTH), width
 
 
 def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ChainRoot], bool]:
-    """Whether a root fits a reference, in a catalog that perhaps nobody can open; of all that do the last is meant."""
+    """Return a predicate for the roots that match a reference. The caller takes the last match. The catalog may be
+    damaged.
+    """
     if at is not None:
         at = settle(at, now, lambda: () if chain.reference is None else chain.reference.exported_snapshots)
     if isinstance(at, AtTime):
@@ -132,7 +136,7 @@ class ChainReader:
         self.chain = chain
 
     def roots(self, versions: Sequence[int]) -> Iterator[ChainRoot]:
-        """The roots of versions, in that order."""
+        """Yield the roots of versions, in that order."""
         for start in range(0, len(versions), ROOTS_AT_ONCE):
             batch = versions[start : start + ROOTS_AT_ONCE]
             paths = {self.chain.path(version): version for version in batch if version not in self.chain.ahead}
@@ -148,12 +152,12 @@ class ChainReader:
         try:
             root = decode_root(data, path, self.chain.java)
         except Exception as error:
-            # what a decoder stumbles over is damage, whatever it says
+            # any exception of a decoder means damage
             return ChainRoot(version, path, data, None, flaw_of(error))
         return ChainRoot(version, path, data, root, None)
 
     def catalog(self, path: str) -> CatalogFile:
-        """A catalog definition by its path; most versions share one."""
+        """Return the catalog definition at a path. Most versions share one."""
         catalog = self.chain.catalogs.get(path)
         if catalog is None:
             catalog = self.chain.catalogs[path] = self._read_catalog(path)
@@ -182,7 +186,9 @@ class ChainReader:
         return CatalogFile(definition, None, verified)
 
     def find_reference(self) -> None:
-        """The newest version that can be read, and that most of a few others agree with, says what the catalog is."""
+        """Find the reference definition: the newest readable version's, unless most of a sample of versions have
+        another one.
+        """
         chain = self.chain
         newest = self._newest_readable()
         if newest is None:
@@ -211,13 +217,13 @@ class ChainReader:
         return None
 
     def ahead(self, versions: Sequence[int]) -> list[ChainRoot]:
-        """Roots before their turn; they are not read again."""
+        """Read roots early. They are not read again."""
         roots = list(self.roots(versions))
         self.chain.ahead |= {root.version: root for root in roots}
         return roots
 
     def _consistent(self, root: ChainRoot) -> CatalogDef | None:
-        """The catalog definition of a version, if the root does not contradict it."""
+        """Return the catalog definition of a version, unless the root contradicts it."""
         if root.root is None:
             return None
         definition = self.catalog(root.root.catalog_def).definition
@@ -227,7 +233,7 @@ class ChainReader:
 
 
 def check_root(chain: Chain, root: ChainRoot) -> Iterator[Finding]:
-    """What a root says of itself and of the version before it."""
+    """Check a root by itself, and its pointer to its predecessor."""
     version, here = root.version, [(root.version, root.version)]
     if root.root is None:
         assert root.flaw is not None
@@ -245,7 +251,7 @@ def check_root(chain: Chain, root: ChainRoot) -> Iterator[Finding]:
 
 
 def said(path: str | None) -> str:
-    """The version that a root names as the one before it."""
+    """Describe the predecessor that a root names."""
     if path is None:
         return "none"
     version = parse_root_path(path)
@@ -261,7 +267,7 @@ def check_times(root: ChainRoot, before: ChainRoot | None) -> Iterator[Finding]:
 
 
 def check_catalog(chain: Chain, root: ChainRoot, catalog: CatalogFile) -> Iterator[Finding]:
-    """Whether a root and its catalog definition are of this catalog."""
+    """Check that a root and its catalog definition belong to this catalog."""
     if root.root is None or catalog.definition is None:
         return
     here = [(root.version, root.version)]

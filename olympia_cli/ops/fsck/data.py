@@ -1,4 +1,4 @@
-"""What the `data` level asks of whoever can read the metadata of tables and views."""
+"""The interface of the checks at level `data`, for readers of table and view metadata."""
 
 from __future__ import annotations
 
@@ -12,26 +12,27 @@ from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.progress import Progress
 
 WithData = tuple[TableName, TableDef] | tuple[ViewName, ViewDef]
-"""What has metadata: a table, or a view of Iceberg's."""
+"""An object with metadata: a table, or an Iceberg view."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFinding:
-    """Something that is wrong with data, and the metadata locations that lead to it: it hits the versions that have a
-    table or view with one of them."""
+    """A finding about data, with the metadata locations that lead to the file. It concerns all versions with one of
+    these locations.
+    """
 
     finding: Finding
     locations: frozenset[str] = frozenset()
 
 
 class DataChecks(Protocol):
-    """Looks whether the metadata of tables and views, and the data files that it names, exist."""
+    """Check that the metadata of tables and views exists, and the data files that it names."""
 
     @property
     def data_files(self) -> int:
-        """How many data files were looked at."""
+        """The number of data files checked."""
         ...
 
     def check(self, objects: Iterable[WithData], progress: Progress) -> Iterator[DataFinding]:
-        """What is wrong with the data of these tables and views; never raises on damage."""
+        """Yield findings about the data of these objects. Damage raises no error."""
         ...

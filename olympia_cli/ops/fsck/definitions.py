@@ -1,4 +1,4 @@
-"""The definitions that trees name: each is read once, and known by a small number from then on."""
+"""The definitions that trees name. Each is read once, and then known by a small number."""
 
 from __future__ import annotations
 
@@ -23,25 +23,26 @@ AT_ONCE = 8192
 NO_ID = 0
 _ID_BYTES = 8
 MAX_UNVERIFIED = 10_000
-"""Of definitions without a digest so many are remembered, to compare them with the actions that wrote them."""
+"""The limit of remembered definitions without a digest. They are compared with the action log later."""
 
 
 @dataclass(frozen=True, slots=True)
 class BadDefinition:
-    """A definition that is not whole."""
+    """A damaged definition."""
 
     path: str
     flaw: Flaw
 
 
 def is_damage(code: str, *, doubtful: bool) -> bool:
-    """Whether a definition that is not whole is damage. One that only damaged nodes name need not be there: its name
-    may be what is damaged."""
+    """Return whether the flaw counts as damage. A missing definition that only damaged nodes name does not: its path
+    may be wrong.
+    """
     return code != "F301" or not doubtful
 
 
 class Definitions:
-    """Every definition that was met: its number, the number of its object's id, and which ones are bad."""
+    """All definitions found so far: their numbers, the numbers of their objects' ids, and the damaged ones."""
 
     def __init__(self, files: Files, keys: KeyCodec | None, verified: Verified | None, data: bool) -> None:
         self._files = files
@@ -54,21 +55,21 @@ class Definitions:
         self._waiting: list[tuple[Place, int, Kind, str]] = []
         self._known_digests: set[bytes] = set()
         self._inner: dict[tuple[DefinitionName, ...], array[int]] = {}
-        """The numbers of what some inner nodes name."""
+        """A cache: the numbers of the definitions that some inner nodes name."""
         self.id_of = array("I")
         self.level = bytearray()
-        """The level of the node that named a definition first."""
+        """The level of the node that first named each definition."""
         self.bad: dict[int, BadDefinition] = {}
         self.more_bad: dict[str, tuple[int, set[int]]] = {}
-        """How many more of a code there are that nobody names, and the nodes that do name them."""
+        """By code: the number of further damaged definitions that are not listed, and the nodes that name them."""
         self.doubtful: set[int] = set()
         """Definitions that only damaged nodes name."""
         self.unread = array("B")
-        """1 where a definition was not read: it was found whole before, or time ran out."""
+        """1 for a definition that was not read: it was verified in an earlier run, or time ran out."""
         self.read_count = self.skipped = self.without_digest = 0
         self.unverified: dict[int, tuple[str, Kind, str]] = {}
         self.noted: list[tuple[Place, int, Kind, str]] | None = None
-        """All definitions with each key that names them, if somebody else may have to read them."""
+        """All definitions with all keys that name them, if another process may have to read them."""
         self.by_location: dict[bytes, array[int]] = {}
 
     def __contains__(self, path: str) -> bool:
@@ -78,7 +79,7 @@ class Definitions:
         return len(self.id_of)
 
     def number(self, path: str, kind: Kind | None = None) -> int | None:
-        """The number of a definition, as it was met first, or as keys of a kind name it."""
+        """Return the number of a definition, as it was first found, or as keys of this kind name it."""
         number = self._numbers.get(path_digest(path))
         if kind is None or number is None or self._kinds[number] == kind:
             return number
@@ -86,7 +87,7 @@ class Definitions:
 
     @property
     def ids(self) -> int:
-        """How many numbers of ids there are, `NO_ID` included."""
+        """The number of ids, with `NO_ID`."""
         return len(self._ids) + 1
 
     def id_number(self, id: str) -> int:
@@ -94,17 +95,17 @@ class Definitions:
 
     @property
     def waiting(self) -> int:
-        """How many are to be read."""
+        """The number of definitions to read."""
         return len(self._waiting)
 
     def leave(self) -> None:
-        """Somebody else reads what is waiting."""
+        """Clear the queue: another reader takes these."""
         self._waiting = []
 
     def note(self, facts: NodeFacts, level: int = 0) -> array[int]:
-        """The numbers of the definitions that a node on a level names, each of which is read later unless it is known.
+        """Return the numbers of the definitions that a node names. New ones are queued for reading.
 
-        All versions of a node name nearly the same, so most are known: what is not needed for these is not done.
+        The versions of a node name nearly the same definitions, so this is optimised for known ones.
         """
         names, doubtful = facts.names, not facts.readable
         kinds, known_too = self._kinds, self._data or self.noted is not None or doubtful or bool(self.doubtful)
@@ -131,7 +132,7 @@ class Definitions:
         return numbers
 
     def _note(self, place: Place, number: int, kind: Kind, key: str, new: bool, doubtful: bool) -> None:
-        # a table or view that is renamed keeps its definition, which is read again for the other name
+        # a renamed table or view keeps its definition, which is read again for the new name
         renamed = self._data and kind in (Kind.TABLE, Kind.VIEW)
         other_name = (renamed or self.noted is not None) and self._is_new(place.path, key)
         named = (place, number, kind, key)
@@ -145,7 +146,7 @@ class Definitions:
             self.doubtful.discard(number)
 
     def known(self, path: str, kind: Kind, level: int) -> int:
-        """The number of a definition that was read elsewhere."""
+        """Return the number of a definition that another process has read."""
         number, _ = self._numbered(path, kind, level)
         self.unread[number] = 0
         return number
@@ -159,7 +160,7 @@ class Definitions:
         return number, True
 
     def _append(self, kind: Kind, level: int) -> None:
-        """The next number is given."""
+        """Add a definition under the next number."""
         self.id_of.append(NO_ID)
         self._kinds.append(kind)
         self.unread.append(1)
@@ -169,19 +170,20 @@ class Definitions:
         self.id_of[number] = self._ids.add(digest) + 1
 
     def note_metadata(self, number: int, location: str) -> None:
-        """The definition of a table or view with metadata."""
+        """Record the metadata location of a table or view."""
         self.by_location.setdefault(_id_digest(location), array("I")).append(number)
 
     def _is_new(self, file: str, key: str) -> bool:
-        """Whether a definition or a metadata location comes for the first time with this key."""
+        """Return whether this definition or metadata location is new for this key."""
         digest = _id_digest(f"{file}\0{key}")
         new = digest not in self._known_digests
         self._known_digests.add(digest)
         return new
 
     def read(self) -> Iterator[WithData]:
-        """Read what is waiting. At the level of data each table and each view of Iceberg's comes out, once for each
-        metadata location and name that it has."""
+        """Read the queued definitions. At level `data`, yield each table and Iceberg view, once per metadata location
+        and name.
+        """
         waiting, self._waiting = self._waiting, []
         if self._verified is not None:
             waiting = [entry for entry in waiting if not self._known(*entry)]
@@ -197,7 +199,7 @@ class Definitions:
                     self._files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
                     self._take(place.path, facts, number, kind, key, ids)
                 elif isinstance(data, bytes):
-                    # it is read once more, and counts once
+                    # it is read a second time, but counted once
                     self._files.tally(place, 0, -len(data), is_node=False)
                 with_data = self._with_data(facts, key)
                 if with_data is not None:
@@ -206,7 +208,9 @@ class Definitions:
                 self.id_of[number] = id + 1
 
     def _known(self, place: Place, number: int, kind: Kind, key: str) -> bool:
-        """Whether the definition was found whole before. Data is looked at anew, so what has any is read then."""
+        """Return whether an earlier run has verified the definition. Objects with data are always read, as data is
+        checked again.
+        """
         assert self._verified is not None
         if self._data and kind in (Kind.TABLE, Kind.VIEW):
             return False
@@ -245,7 +249,7 @@ class Definitions:
             self.note_metadata(number, definition.iceberg_metadata_location)
 
     def _with_data(self, facts: tuple[Definition, bool] | Flaw, key: str) -> WithData | None:
-        """The table or view that a key names, if its data is to be looked at and was not yet."""
+        """Return the table or view of a key, if its data is to be checked, and was not checked yet."""
         definition = None if isinstance(facts, Flaw) else facts[0]
         if not self._data or not isinstance(definition, TableDef | ViewDef) or self._keys is None:
             return None
@@ -258,12 +262,14 @@ class Definitions:
         return (name, definition) if isinstance(name, TableName) else None
 
     def at_locations(self, locations: Iterable[str]) -> Iterator[int]:
-        """The definitions of tables and views whose metadata is there."""
+        """Yield the definitions of tables and views with this metadata."""
         return (number for location in locations for number in self.by_location.get(_id_digest(location), ()))
 
 
 def _digest_as(kind: Kind, path: str) -> bytes:
-    """For a file that keys of two kinds name, so that at least one of them is wrong: it is judged as either."""
+    """Return the digest for a file that keys of two kinds name. At least one key is wrong, so the file is checked as
+    both.
+    """
     return path_digest(f"{kind.word} {path}")
 
 

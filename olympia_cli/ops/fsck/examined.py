@@ -1,4 +1,4 @@
-"""What was learnt of some versions and of all that they reach: the values that a verdict is made from."""
+"""The facts about some versions and all files that they reach: the input of a verdict."""
 
 from __future__ import annotations
 
@@ -21,13 +21,14 @@ from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.ops.walk.files import Files
 
 HINTS, STRUCTURE, FULL, DATA = range(4)
-"""How deep versions are looked at."""
+"""The depths of examination."""
 
 
 @dataclass(slots=True)
 class Examined:
-    """Begins empty, and grows as files are read. `definitions` is None where nobody reads them, and `named` where
-    nobody looks for them in a listing."""
+    """The facts, which grow while files are read. `definitions` is None if definitions are not read; `named` is None if
+    they are not looked up in a listing.
+    """
 
     files: Files
     chain: Chain
@@ -38,13 +39,13 @@ class Examined:
     graph: Graph = field(default_factory=Graph)
     notes: RootNotes = field(default_factory=RootNotes)
     roots: dict[int, int] = field(default_factory=dict)
-    """The versions that were followed, with the numbers of their roots."""
+    """The number of the root of each version that was followed."""
     holders: dict[int, list[Holder]] = field(default_factory=dict)
-    """What else begins at a node."""
+    """The holders whose trees begin at each node."""
     findings: list[Finding] = field(default_factory=list)
-    """What is wrong with hints, the names of versions, transactions and exports."""
+    """Findings about hints, names of versions, transactions and exports."""
     data_findings: list[DataFinding] = field(default_factory=list)
-    """What is wrong with the data of tables."""
+    """Findings about the data of tables."""
     data_files: int = 0
 
     @property
@@ -62,7 +63,7 @@ class Examined:
 
 
 def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | None = None) -> Examined:
-    """Nothing learnt yet of the versions of a chain, whose sizes say what keys and nodes must be like."""
+    """Return empty facts about the versions of a chain. The chain's sizes determine the rules for keys and nodes."""
     sizes = chain.sizes
     keys = KeyCodec.of(sizes, java=chain.java) if sizes is not None else None
     definitions = Definitions(files, keys, verified, depth >= DATA) if depth >= FULL else None
@@ -73,27 +74,30 @@ def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | No
 
 
 IsWanted = Callable[[ChainRoot], bool]
-"""Whether a root is of a version that somebody asked for."""
+"""Returns whether a root is one of the requested versions."""
 
 
 FindHolders = Callable[[], Sequence[Holder]]
-"""Looks for what else begins a tree: late, since transactions come and go."""
+"""Finds the holders. Called late, as transactions come and go."""
 
 
 class Engine(Protocol):
-    """Who reads the many files of a catalog: threads of this process, or Spark. It maps, and decides nothing."""
+    """The reader of a catalog's many files: threads of this process, or Spark. It makes no decisions."""
 
     def examine(
         self, into: Examined, versions: Sequence[int], is_wanted: IsWanted | None, holders: FindHolders
     ) -> list[int]:
-        """Look at the roots of versions as a chain; from the level of structure on, follow all of them, or the last one
-        that `is_wanted`, and holders beside them. The versions that were asked for."""
+        """Examine the roots of versions as a chain, and return the requested versions.
+
+        From level `structure` on, follow all of them, or only the last one for which `is_wanted` is true, and the trees
+        of holders.
+        """
         ...
 
     def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
-        """Learn more, by following versions that were looked at as roots before."""
+        """Follow more versions whose roots were examined before."""
         ...
 
     def list_files(self, examined: Examined, saved: frozenset[str]) -> Listing:
-        """What lies beside all that was reached; `saved` are the transactions that have a save."""
+        """Return the files that were not reached. `saved` are the transactions with a save."""
         ...

@@ -1,6 +1,6 @@
-"""What fsck can find: the codes, how bad each is, and what one of them says of a catalog.
+"""The findings of fsck: codes, severities, and the parts of a finding.
 
-A code never changes its meaning; new ones are only ever added.
+A code never changes its meaning. New codes are only added.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from olympia_cli.masking import masked
 from olympia_cli.names import ObjectName
 
 MAX_OBJECTS = 1000
-"""So many objects, and so many versions, are named one by one in a finding."""
+"""The largest number of objects, and of versions, that a finding names one by one."""
 
 
 REPAIR, SALVAGE = "fsck --repair", "fsck --salvage DEST"
-"""What mends the latest version and the hints; what saves the rest where that cannot be."""
+"""The repair of the latest version and the hints; and the salvage for catalogs that it cannot fix."""
 
 
 Ranges = tuple[tuple[int, int], ...]
-"""Versions: closed ranges, ascending."""
+"""Closed ranges of versions, ascending."""
 
 
 class Severity(StrEnum):
-    """How bad it is. A catalog is damaged exactly when there is an error that nobody has acknowledged."""
+    """The severity of a finding. A catalog is damaged exactly if it has an error that is not acknowledged."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -35,12 +35,11 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that was found: in which file, what it hits, and what to do next.
+    """A finding: the file, the affected versions and objects, and the next step.
 
-    `path` is relative to the catalog, or a location for table data. `versions` are closed ranges, ascending.
-    `objects` holds the first of them in key order, `objects_total` how many there are. `hint` is the words of the next
-    command. `acknowledged` says that people know of it, so that it is told and raises no alarm. `held_by` are the live
-    transactions and exports that it hits.
+    `path` is relative to the catalog, or a location for table data. `versions` are closed ranges, ascending. `objects`
+    holds the first objects in key order, `objects_total` their number. `hint` is the next command. An `acknowledged`
+    finding is known, and does not make the catalog damaged. `held_by` names the affected live transactions and exports.
     """
 
     code: str
@@ -54,11 +53,11 @@ class Finding:
     acknowledged: bool = False
     held_by: tuple[str, ...] = ()
     mended_in: int | None = None
-    """The version of the repair that answers it: then it is a warning, whatever its code."""
+    """The version of the repair that answers the finding, which is then a warning."""
 
     @property
     def is_damage(self) -> bool:
-        """Whether it makes a catalog damaged."""
+        """True if the finding makes the catalog damaged."""
         return self.severity is Severity.ERROR and not self.acknowledged
 
     @property
@@ -123,13 +122,13 @@ CODES: dict[str, str] = {
     "F907": "a distributed transaction past its end",
     "F908": "an object that its namespace left behind, as a drop of the Java SDK does",
 }
-"""What each code means."""
+"""The meaning of each code."""
 
 _WARNINGS = frozenset({"F111", "F112", "F113", "F115", "F116", "F117", "F118", "F119", "F505", "F604"})
 
 
 def severity(code: str) -> Severity:
-    """How bad a code is, unless a repair answers what it is about."""
+    """Return the severity of a code. A repair that answers a finding may lower it."""
     if code.startswith("F9"):
         return Severity.INFO
     return Severity.WARNING if code in _WARNINGS else Severity.ERROR
@@ -146,7 +145,7 @@ def finding(
     hint: str = "",
     held_by: Sequence[str] = (),
 ) -> Finding:
-    """A finding whose severity is its code's, and whose objects are cut to the first thousand."""
+    """Return a finding with the severity of its code, and with at most a thousand objects."""
     named = tuple(objects)
     total = len(named) if objects_total is None else objects_total
     return Finding(
@@ -155,7 +154,7 @@ def finding(
 
 
 def merge(spans: Iterable[tuple[int, int]]) -> Ranges:
-    """Closed ranges, in any order and overlapping, as ascending ones that do not touch."""
+    """Return closed ranges, which may overlap and have any order, as ascending ranges with gaps between them."""
     out: list[tuple[int, int]] = []
     for first, last in sorted(spans):
         if out and first <= out[-1][1] + 1:
@@ -166,22 +165,22 @@ def merge(spans: Iterable[tuple[int, int]]) -> Ranges:
 
 
 def ranges(versions: Iterable[int]) -> Ranges:
-    """Version numbers, in any order, as closed ascending ranges."""
+    """Return version numbers in any order as ascending closed ranges."""
     return merge((version, version) for version in versions)
 
 
 def describe_object_name(name: ObjectName) -> dict[str, str]:
-    """What an object is and is called; for a namespace both names are its own."""
+    """Return the type and the names of an object. A namespace has its own name in both fields."""
     return {"type": name.kind.word, "namespace": name.namespace, "name": name.name or name.namespace}
 
 
 def shown(finding: Finding) -> Finding:
-    """The finding as it may be shown: the secrets that the location of table data carries are masked."""
+    """Return the finding for display, with masked secrets in locations of table data."""
     return replace(finding, path=masked(finding.path), message=masked(finding.message), hint=masked(finding.hint))
 
 
 def describe_finding(finding: Finding) -> dict[str, Any]:
-    """A finding as the JSON output holds it. Of very many versions the newest are named one by one."""
+    """Return a finding in its JSON form. Of many versions only the newest are listed one by one."""
     finding = shown(finding)
     versions: list[int] = []
     for first, last in reversed(finding.versions):

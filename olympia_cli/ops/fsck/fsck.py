@@ -1,7 +1,7 @@
-"""fsck: what is wrong with a catalog, which versions and objects it hits, and what to do next.
+"""fsck: find damage of a catalog, the versions and objects that it affects, and the next step.
 
-It never raises on damage, whatever the file and whatever the damage: that is what it is there to report. Each file is
-read once, however many versions share it; only what damage hits is read again, to name it.
+Damage never raises an error: fsck exists to report it. Each file is read once, even if versions share it. Only files
+around damage are read again, to name the affected objects.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
 
 LOOK_BACK = 512
-"""How many older versions are looked at for a sound one when the latest is not."""
+"""The number of older versions that are searched for a sound one if the latest is damaged."""
 
 _COUNTS = ("versions", "roots", "nodes", "definitions", "actions", "transactions", "exports", "data_files", "skipped")
 
@@ -49,7 +49,7 @@ HowRead = Literal["read", "listed", "no"]
 
 
 class Level(StrEnum):
-    """How deep to look; each level includes the ones before it."""
+    """The depth of the check. Each level includes the ones before it."""
 
     HINTS = "hints"
     STRUCTURE = "structure"
@@ -59,10 +59,10 @@ class Level(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FsckRequest:
-    """How deep to look, and at what: the latest version, the one that `at` means, or all of them.
+    """The depth of the check, and its subject: the latest version, the version that `at` means, or all versions.
 
-    `verified` and `max_duration`, in seconds, are for the engine of this process alone; `data` looks at the data of
-    tables where that engine does it.
+    `verified` and `max_duration`, in seconds, only apply to the engine of this process. `data` checks table data for
+    that engine.
     """
 
     level: Level = Level.STRUCTURE
@@ -77,12 +77,12 @@ class FsckRequest:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was looked at and what was found. `complete` is False when the time ran out.
+    """The extent and the findings of a check. `complete` is False if the time ran out.
 
-    `last_sound_version` is the newest version looked at that no error hits; `version` the newest one asked for.
-    `latest` is the latest version there is, `oldest` the oldest that counts. `definitions` says how definitions of
-    objects were looked at: all of them `read`, only `listed` to see which are missing, or not at all. `read_only` is a
-    catalog of the Java SDK, which we never write to.
+    `last_sound_version` is the newest checked version without an error, `version` the newest requested one. `latest`
+    and `oldest` are the latest and the oldest version of the catalog. `definitions` tells how definitions of objects
+    were checked: all `read`, only `listed` to find missing ones, or not at all. `read_only` means a catalog of the Java
+    SDK, which this program never writes to.
     """
 
     level: Level
@@ -105,10 +105,10 @@ class Report:
 
 
 def fsck(store: Store, request: FsckRequest, engine: Engine | None = None) -> Report:
-    """Check a catalog. `engine` reads the many files; this process if none is given.
+    """Check a catalog. `engine` reads the files; by default this process does.
 
-    CatalogNotFound when there is nothing of a catalog at all; VersionNotFound when `at` means no version. The store's
-    own failure passes when it is not about single files.
+    Raise CatalogNotFound if the location has no files of a catalog, and VersionNotFound if `at` means no version. Raise
+    the store's error if the store itself fails.
     """
     clock = request.clock if request.clock is not None else SystemClock()
     files = Files(store, _timer(clock, request.max_duration), request.progress)
@@ -139,8 +139,13 @@ class _Run:
         return list(Level).index(self.request.level)
 
     def run(self) -> Report:
-        """1 hints and names; 2 roots as a chain, and the trees below those asked for; 3 what else holds files;
-        4 a listing; 5 the verdict on versions
+        """Run the check in this order:
+
+        1. Hints and names.
+        2. Roots as a chain, and the trees below the requested ones.
+        3. Other holders of files.
+        4. A listing.
+        5. The verdict about versions.
         """
         files, store, all_versions = self.files, self.files.store, self.request.all_versions
         opened = look_at_versions(files)
@@ -194,14 +199,14 @@ class _Run:
             if self.depth >= STRUCTURE and all_versions and not files.out_of_time:
                 for holding in held_files(files, chain, self.now):
                     holdings.append(holding)
-                    # what is wrong with those whose roots are not whole
+                    # the findings about holders with damaged roots
                     examined.findings += holding.findings
             return [holder for holding in holdings for holder in holding.holders]
 
         is_wanted = None if all_versions else wanted_root(chain, at, self.now)
         versions = self.engine.examine(examined, chain.kept_versions, is_wanted, holders)
         if not versions and isinstance(at, AtTime | Ago | OnDay) and not files.out_of_time:
-            # a version in a gap is damage that is told already
+            # a version in a gap is damage that is already reported
             raise VersionNotFound("every version was created after that time", hint="choose a later time")
         if self.depth == HINTS and examined.notes.newest is not None:
             RootChecks(examined.reader, examined.notes, actions=False).check_catalogs([examined.notes.newest])
@@ -211,7 +216,9 @@ class _Run:
 
 
 def _check_dates(examined: Examined, now: int) -> Iterator[Finding]:
-    """Versions that are dated later than now. As dates never decrease, the newest tells whether there are any."""
+    """Yield a finding if versions are dated later than now. Dates never decrease, so the newest version is enough to
+    find them.
+    """
     newest, chain, store = examined.notes.newest, examined.chain, examined.files.store
     if newest is None or newest.root is None or newest.root.created_at_millis <= now:
         return
@@ -224,7 +231,6 @@ def _check_dates(examined: Examined, now: int) -> Iterator[Finding]:
 
 
 def _how_definitions(examined: Examined) -> HowRead:
-    """How definitions were looked at."""
     if examined.definitions is not None:
         return "read"
     return "listed" if examined.named is not None and examined.named.looked_for else "no"
@@ -258,8 +264,21 @@ def _checked(examined: Examined, holdings: Sequence[Held]) -> dict[str, int]:
     }
 
 
+def not_read(report: Report) -> list[tuple[str, str]]:
+    """What was not looked at, and the option that reads it."""
+    depth = list(Level).index(report.level)
+    kept = 0 if report.latest is None or report.oldest is None else report.latest - report.oldest + 1
+    parts = [
+        ("nodes", "--level structure", depth < STRUCTURE),
+        ("definitions", "--level full", report.definitions != "read"),
+        ("table data", "--level data", report.level is not Level.DATA),
+        ("other versions", "--all-versions", depth >= STRUCTURE and report.checked["versions"] < kept),
+    ]
+    return [(what, option) for what, option, is_left in parts if is_left]
+
+
 def describe_report(report: Report) -> dict[str, Any]:
-    """The report as the JSON output holds it."""
+    """Return the report in its JSON form."""
     return {
         "level": str(report.level),
         "version": report.version,
@@ -269,4 +288,5 @@ def describe_report(report: Report) -> dict[str, Any]:
         "complete": report.complete,
         "last_sound_version": report.last_sound_version,
         "definitions": report.definitions,
+        "not_read": [{"what": what, "option": option} for what, option in not_read(report)],
     }

@@ -1,6 +1,6 @@
-"""The nodes of all versions as one graph: each is there once, however many trees share it.
+"""The nodes of all versions as one graph. Each node is stored once, even if trees share it.
 
-What is kept of a node is a number, and the numbers of what it leads to and names.
+A node is stored as a number, with the numbers of its children, namespaces and definitions.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.flaws import Flaw
 
 NOWHERE = 0xFFFFFFFF
-"""In place of a child's number where there is no child that could be followed."""
+"""The number of a child that cannot be followed."""
 
 _NONE: array[int] = array("I")
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """Something is wrong: with the file at `path`, in every version that reaches the node numbered `node`."""
+    """A flaw of the file at `path`, which damages every version that reaches the node numbered `node`."""
 
     node: int
     path: str
@@ -31,7 +31,7 @@ class Mark:
 
 
 class Graph:
-    """Nodes by number, and what is wrong with them: all that were met, or those that lead to something wrong."""
+    """Nodes by number, and their flaws. The graph holds all nodes found, or only those on the way to a flaw."""
 
     def __init__(self) -> None:
         self.numbers: dict[str, int] = {}
@@ -45,12 +45,12 @@ class Graph:
         self.names: list[array[int]] = []
         """The definitions that a node names."""
         self.level = bytearray()
-        """Where a node was met first; 0 where that is not known."""
+        """The level at which a node was first found; 0 if unknown."""
         self.unreadable: set[int] = set()
         self.doubtful: set[int] = set()
-        """Nodes that only damaged nodes name: that one is missing says nothing, its name may be what is damaged."""
+        """Nodes that only damaged nodes name. A missing one is no finding, as its path may be wrong."""
         self.cut: list[tuple[int, int]] = []
-        """Pointers back, as holder and child: they are not followed any more, but damage reaches through them."""
+        """Pointers that form cycles, as holder and child. They are not followed, but damage spreads along them."""
         self.marks: list[Mark] = []
         self.read_count = self.without_digest = 0
 
@@ -58,7 +58,7 @@ class Graph:
         return path in self.numbers
 
     def number(self, path: str, level: int = 0) -> tuple[int, bool]:
-        """The number of the node at a path, and whether it is new."""
+        """Return the number of the node at a path, and whether it is new."""
         number = self.numbers.get(path)
         if number is not None:
             return number, False
@@ -74,7 +74,7 @@ class Graph:
         return array("I", (numbers.setdefault(name, len(numbers)) for name in names)) if names else _NONE
 
     def naming(self, definitions: Collection[int]) -> dict[int, list[int]]:
-        """The nodes that name each of these definitions."""
+        """Return the nodes that name each of these definitions."""
         numbers = set(definitions)
         naming: dict[int, list[int]] = {}
         for node, names in enumerate(self.names) if numbers else ():
@@ -87,7 +87,7 @@ class Graph:
 
 
 def read_node(files: Files, path: str, java: bool) -> Node | None:
-    """A node that is read once more, to name what damage hits; None when it cannot be."""
+    """Read a node again, to name the objects that damage affects. Return None if it cannot be read."""
     data = files.read(path)
     if isinstance(data, Exception):
         return None

@@ -1,7 +1,7 @@
-"""From roots to the graph of all that they lead to, each node read once.
+"""Build the graph from roots downwards, and read each node once.
 
-Every rule of a tree is about a node and its children once each node is summed up by the first and last key of its
-subtree and its height. So leaves are summed up and let go as they come, inner nodes when all of their children are.
+All rules of a tree relate a node to its children, given the first key, the last key and the height of each subtree. So
+leaves are reduced to these three values at once, and inner nodes as soon as their children are.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from olympia_cli.ops.walk.mapper import HERE, Mapper
 from olympia_cli.tree.load import MAX_DEPTH
 
 NODES_AT_ONCE = 64
-"""So many nodes are looked at together where definitions are read too: each names a hundred, which wait meanwhile."""
+"""The number of nodes per batch if definitions are read too: each node names about a hundred, which wait in memory."""
 
 NO_HEIGHT = 255
-"""The height of a node that none of its children tells."""
+"""The height of a node whose children all have unknown heights."""
 
 
 @dataclass(slots=True)
 class _Open:
-    """An inner node whose children are not all summed up."""
+    """An inner node with children that are not reduced yet."""
 
     keys: tuple[str, ...]
     missing: int
 
 
 class Growth:
-    """A graph that grows by roots and by all that no root before them reached."""
+    """A graph that grows by roots and by the files that earlier roots did not reach."""
 
     def __init__(
         self,
@@ -61,9 +61,9 @@ class Growth:
         self._ready: list[int] = []
 
     def add(self, roots: Iterable[tuple[str, Node | bytes]]) -> Iterator[None]:
-        """Follow roots. It pauses after each batch of nodes, so that the definitions that they name can be read.
+        """Follow roots. Yield after each batch of nodes, so that the caller can read the definitions that they name.
 
-        Of a root that cannot be decoded its bytes are given; what it still leads to is not lost.
+        A root that cannot be decoded is given as its bytes, from which pointers are salvaged.
         """
         tops: list[Place] = []
         for path, node in roots:
@@ -81,7 +81,7 @@ class Growth:
     def _look(self, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
         if self._files.out_of_time:
             return
-        # a root that stands inside a tree too may have had its turn already
+        # a root that is also inside a tree may have been visited already
         new_places = [place for place in places if not self._taken(self.graph.numbers[place.path])]
         for place, facts in self._mapper.nodes(self._files, self._rules, new_places):
             self.graph.read_count += 1
@@ -111,7 +111,7 @@ class Growth:
         return number
 
     def _visit(self, place: Place, facts: NodeFacts) -> list[Place]:
-        """Take in what a node says by itself; what it leads to and is new."""
+        """Add the facts of a node to the graph. Return its new children."""
         graph = self.graph
         below: list[Place] = []
         number, _ = self._number(*place)
@@ -149,7 +149,7 @@ class Growth:
         return below
 
     def _children(self, paths: Sequence[str | None], level: int, below: list[Place]) -> array[int]:
-        """The numbers of children. All versions of a node have nearly the same, so most are known, and sound."""
+        """Return the numbers of children. Versions of a node share most children, so most are known."""
         numbers = {} if self.graph.doubtful else self.graph.numbers
         children = array("I")
         for path in paths:
@@ -163,7 +163,7 @@ class Growth:
     # Edges
 
     def _finished(self, number: int) -> None:
-        """A node is summed up; its parents may be next."""
+        """Mark a node as reduced. Its parents may be next."""
         for parent in self._waiters.pop(number, ()):
             waiting = self._open.get(parent)
             if waiting is not None:
@@ -176,7 +176,9 @@ class Growth:
             self._close(self._ready.pop())
 
     def _close(self, number: int) -> None:
-        """All children of an inner node are summed up: check each edge, then sum up the node itself."""
+        """Check the edges to the children of an inner node, and reduce the node. All its children are already
+        reduced.
+        """
         closing = self._open.pop(number, None)
         if closing is None:
             return
@@ -213,7 +215,7 @@ class Growth:
         self._finished(number)
 
     def _holder(self, number: int, key: str, side: int) -> int:
-        """The node that has the first or last key of a subtree."""
+        """Return the node with the first or last key of a subtree."""
         ends = self._last if side else self._first
         while self.graph.children[number]:
             child = self.graph.children[number][side]
@@ -225,7 +227,7 @@ class Growth:
     # Cycles
 
     def _break_cycles(self) -> None:
-        """Inner nodes that are still open wait for themselves, or for one that does: cut the pointers that go back."""
+        """Cut pointers that form cycles. Inner nodes that are still open at the end wait for themselves."""
         graph = self.graph
         while self._open:
             holder, node = self._pointer_back()
@@ -242,8 +244,11 @@ class Growth:
             self._settle()
 
     def _pointer_back(self) -> tuple[int, int]:
-        """Go down from any open node through open nodes until one is met again: around it goes a circle, which is cut
-        before the node whose name comes first, wherever the way began."""
+        """Return a pointer of a cycle: follow open nodes from any open node until one repeats.
+
+        The cycle is cut before the node with the first path in sorted order, so the result does not depend on the
+        start.
+        """
         node = min(self._open)
         way: dict[int, int] = {}
         while node not in way:

@@ -1,4 +1,4 @@
-"""What else keeps files beside versions: distributed transactions under way, and exports that share files."""
+"""Holders of files besides versions: open distributed transactions, and exports that share files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """Something that begins a tree beside the versions: who it is, the code of what is wrong below it, and its root."""
+    """A transaction or an export that needs a tree: its name, the code for damage below its root, and the root."""
 
     who: str
     code: str
@@ -32,16 +32,16 @@ class Holder:
     data: bytes
     root: Root
     hint: str
-    """The command that gives it up."""
+    """The command that ends it."""
 
     def finding(self, path: str, flaw: Flaw) -> Finding:
-        """What is wrong with a file that it needs."""
+        """Return the finding for a flaw of a file that it needs."""
         return finding(self.code, path, f"{self.who}: {flaw.reason}", hint=self.hint, held_by=[self.who])
 
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Holders whose roots are whole, what is wrong with the others, and how many there are."""
+    """The holders with sound roots, the findings about the others, and the number of all."""
 
     holders: tuple[Holder, ...]
     findings: tuple[Finding, ...]
@@ -51,7 +51,7 @@ class Held:
 
 
 def held_files(files: Files, chain: Chain, now: int) -> list[Held]:
-    """What the live distributed transactions of a catalog hold, and what its exports do."""
+    """Return the holders among live distributed transactions, and those among exports."""
     java = chain.java
     holdings = [_transactions_of_java(files, now) if java else transactions(files, set(chain.existing), now)]
     if chain.reference is not None:
@@ -60,7 +60,10 @@ def held_files(files: Files, chain: Chain, now: int) -> list[Held]:
 
 
 def _transactions_of_java(files: Files, now: int) -> Held:
-    """Those of the Java SDK. One that names no root holds nothing, and nobody here can give it up."""
+    """Return the holders among the transactions of the Java SDK.
+
+    One that names no root holds no files. This program cannot abort any of them.
+    """
     states: list[Holder | Finding] = []
     listed = list(java_saves(files.store, partial(_read_saves, files)))
     for save in listed:
@@ -75,7 +78,7 @@ def _transactions_of_java(files: Files, now: int) -> Held:
 
 
 def transactions(files: Files, existing: set[int], now: int) -> Held:
-    """The live distributed transactions, by their latest saves."""
+    """Return the holders among live distributed transactions, by their latest saves."""
     states: list[Holder | Finding] = []
     ids: set[str] = set()
     for saved in saves.saved_transactions(files.store, partial(_read_saves, files)):
@@ -85,7 +88,7 @@ def transactions(files: Files, existing: set[int], now: int) -> Held:
 
 
 def _read_saves(files: Files, paths: Iterable[str]) -> Iterator[tuple[str, bytes | OlympiaError]]:
-    """Files of transactions; one that the store does not give is damaged."""
+    """Read files of transactions. A file that the store cannot read counts as damaged."""
     for path, data in files.read_many(paths):
         yield path, data if isinstance(data, bytes | PathMissing) else Damaged("F501", path, flaw_of(data).reason)
 
@@ -100,7 +103,7 @@ def _transaction(
 ) -> Iterator[Holder | Finding]:
     who, path, abort = f"the transaction {saved.id}", saved.path, f"txn abort {saved.id}"
     if isinstance(saved, Saved) and not saved.is_running:
-        return  # aborted or committed: nothing depends on it any more
+        return  # aborted or committed: it needs no files
     if now > saved.ends_at_millis:
         unreadable = f", and cannot be read: {saved.reason}" if isinstance(saved, UnreadableSave) else ""
         yield finding("F907", path, f"{who} is past its end{unreadable}", hint=abort)
@@ -116,7 +119,7 @@ def _transaction(
 
 
 def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
-    """The exports that the catalog records. Those that share files pin them until they expire."""
+    """Return the holders among recorded exports. Exports that share files hold them until they expire."""
     states: list[Holder | Finding] = []
     records = read_exports(catalog)
     for name, record in records.items():
@@ -138,7 +141,7 @@ def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str, 
     except StoreFailure:
         raise
     except Exception as damage:
-        # what a decoder stumbles over is damage, whatever it says
+        # any exception of a decoder means damage
         error = damage
     flaw = flaw_of(error)
     where = holder if flaw.code == "F212" else path

@@ -1,20 +1,20 @@
-"""What fsck found lately, kept a level, so that a glance never hides what a thorough look has found.
+"""The notes of earlier runs of fsck. A quick run never hides the damage that a thorough one has found.
 
-A run answers one question: is the latest version whole, or a named one, or are all that are kept, to a level. The note
-of a run holds it and the earlier runs that still count. A later run takes the place of an earlier one exactly when it
-answers the same question or a larger one:
+A run answers one question: is the latest version sound, or a named version, or all versions, at a level. The note holds
+the last run and the earlier runs that still count. A later run replaces an earlier one exactly if it answers the same
+question or a larger one:
 
-- it came to its end;
-- its level is at least as deep;
-- it looked at all versions, or the earlier one did not and both were about the latest version, or about the same one;
-- it read what the earlier one read: a run that skipped definitions (`--since-last`) says nothing about those, so it
-  takes the place of a run of level full or data only if that skipped some, too.
+- It was complete.
+- Its level is at least as deep.
+- It checked all versions; or the earlier one did not, and both checked the latest version or the same named one.
+- It read what the earlier one read: a run that skipped definitions (`--since-last`) replaces a run of level full or
+  data only if that skipped some, too.
 
-What it found does not matter for that: sound takes the place of damaged, and damaged of sound. So a shallow run never
-hides the damage of a deep one, nor a look at the latest version the damage in older ones, nor a repair that is only
-planned anything at all; and the same look again, once the catalog is mended, clears it.
+The result does not matter: sound replaces damaged, and damaged replaces sound. So a shallow run never hides the damage
+of a deep one, nor a run on the latest version the damage of older ones. A dry run of a repair hides nothing. The same
+check after the repair clears the damage.
 
-Notes of older programs hold one run, and are read as such.
+Notes of older programs hold one run, and are read in the same way.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from olympia_cli.ops.last_runs import leave_note, read_note
 from olympia_cli.storage.protocol import Store
 
 MAX_RUNS = 64
-"""So many are kept at the most: each damaged version that was looked at by its number is one of its own."""
+"""The largest number of runs to keep. Each damaged version that was checked by number has its own run."""
 
 _LEVELS = [str(level) for level in Level]
 
 
 @dataclass(frozen=True, slots=True)
 class FsckRun:
-    """One run: what it was asked, and what it found. `latest` is False when it was about a version named by --at."""
+    """A run of fsck: its question and its result. `latest` is False if --at named the version."""
 
     finished_at: str
     level: str
@@ -62,11 +62,11 @@ class FsckRun:
 
     @property
     def sound(self) -> bool:
-        """Whether it looked at everything that it was to look at, and found no damage."""
+        """True if the run was complete and found no damage."""
         return self.complete and not self.damaged
 
     def covers(self, earlier: FsckRun) -> bool:
-        """Whether it takes the place of an earlier run; see the module's text."""
+        """Return whether this run replaces an earlier one, by the rules in the module's docstring."""
         same_versions = self.all_versions or (
             not earlier.all_versions
             and ((self.latest and earlier.latest) or (not earlier.latest and self.version == earlier.version))
@@ -75,7 +75,7 @@ class FsckRun:
         return self.complete and _depth(self) >= _depth(earlier) and same_versions and read_as_much
 
     def words(self) -> tuple[str, ...]:
-        """The command that asks the same question again."""
+        """Return the command that runs the same check again."""
         words = ["fsck", "--level", self.level]
         if self.all_versions:
             words.append("--all-versions")
@@ -85,8 +85,10 @@ class FsckRun:
 
 
 def note_fsck(store: Store, report: Report, clock: Clock, all_versions: bool, latest: bool = True) -> list[FsckRun]:
-    """Leave word of a run. `latest` is False when --at said which version it was to be about. What is given back are
-    the earlier runs whose damage stands all the same: this one did not look as far."""
+    """Write the note of a run. `latest` is False if --at named the version.
+
+    Return the earlier runs whose damage this run did not check again.
+    """
     if report.read_only or report.version is None:
         return []
     run = FsckRun(
@@ -110,7 +112,7 @@ def note_fsck(store: Store, report: Report, clock: Clock, all_versions: bool, la
 
 
 def fsck_runs(record: Mapping[str, Any] | None) -> list[FsckRun]:
-    """The runs that a note tells of, the newest last."""
+    """Return the runs in a note, the newest last."""
     if record is None:
         return []
     runs = record.get("runs")
@@ -119,7 +121,7 @@ def fsck_runs(record: Mapping[str, Any] | None) -> list[FsckRun]:
 
 
 def _counts(run: FsckRun) -> bool:
-    """Whether anybody asks for it once another run was the last: damage, or what is known of the latest version."""
+    """Return whether a run counts after later ones: it found damage, or was a complete check of the latest version."""
     return run.damaged or (run.complete and run.latest)
 
 

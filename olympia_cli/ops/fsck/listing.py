@@ -1,6 +1,6 @@
-"""What a listing shows beside what versions reach: orphans, leftovers, unknown files, writes in progress, quarantine.
+"""The files of a listing that no version reaches: orphans, leftovers, unknown files, temporary files, quarantine.
 
-All of it is information. A million of one kind become twenty findings and a sum.
+All of them are information, not damage. Many files of a kind become twenty findings and a sum.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 
 NAMED = 20
-"""So many files of one code are findings of their own."""
+"""The number of files of a code that have findings of their own."""
 
 _CODES = {
     "F901": "nothing leads to it; expire removes it when it is old enough",
@@ -42,7 +42,7 @@ _CODES = {
 
 @dataclass(slots=True)
 class Tally:
-    """Files of one code: the first few in the order of their names, the rest as a sum."""
+    """The files of one code: the first ones sorted by name, and the sum of the others."""
 
     code: str
     named: list[tuple[str, int]] = field(default_factory=list)
@@ -56,7 +56,7 @@ class Tally:
             self.bytes += self.named.pop()[1]
 
     def take(self, other: Tally) -> None:
-        """Those of another part of the files, too."""
+        """Add the files of another tally."""
         self.files += other.files
         self.bytes += other.bytes
         for path, size in other.named:
@@ -72,7 +72,7 @@ class Tally:
 
 @dataclass(slots=True)
 class Quarantine:
-    """The files that rest until a purge, by the digests of their paths, and what is wrong with the manifests."""
+    """The files in quarantine, by digests of their paths, and the findings about manifests."""
 
     paths: set[bytes] = field(default_factory=set)
     manifests: list[str] = field(default_factory=list)
@@ -88,7 +88,9 @@ class Quarantine:
 
 
 def read_quarantine(files: Files, catalog: CatalogDef | None) -> Quarantine:
-    """What the manifests of the quarantine name. One that cannot be read protects nothing and costs nothing."""
+    """Return the files that the manifests of the quarantine name. A manifest that cannot be read adds only a
+    finding.
+    """
     quarantine = find_quarantine(catalog)
     for path in quarantine.manifests:
         resting = resting_files(files, path)
@@ -100,7 +102,7 @@ def read_quarantine(files: Files, catalog: CatalogDef | None) -> Quarantine:
 
 
 def find_quarantine(catalog: CatalogDef | None) -> Quarantine:
-    """The manifests of the quarantine, and nothing of what they name."""
+    """Return the manifests of the quarantine, without their files."""
     quarantine = Quarantine()
     text = catalog.properties.get(EXPIRE_QUARANTINE, "") if catalog is not None else ""
     try:
@@ -112,7 +114,7 @@ def find_quarantine(catalog: CatalogDef | None) -> Quarantine:
 
 
 def resting_files(files: Files, manifest: str) -> list[str] | str:
-    """The files that a manifest names, or why it cannot be read."""
+    """Return the files that a manifest names, or the reason why it cannot be used."""
     data = files.read(manifest)
     if isinstance(data, Exception):
         return str(data)
@@ -132,9 +134,10 @@ def resting_files(files: Files, manifest: str) -> list[str] | str:
 
 @dataclass(frozen=True, slots=True)
 class Sorting:
-    """What a file is, by its name, if nothing leads to it. A plain value: files can be sorted anywhere.
+    """The rules that classify an unreached file by its name. A plain value, so that files can be classified on any
+    machine.
 
-    `saved` are the transactions that have a save: the hint to a save that is gone leads nowhere.
+    `saved` are the transactions with a save. A hint to the save of any other transaction is an orphan.
     """
 
     saved: frozenset[str]
@@ -142,7 +145,9 @@ class Sorting:
     width: int
 
     def sort(self, path: str) -> tuple[str, bool] | None:
-        """The code of a file, and whether being reached makes it none; None for what is always as it should be."""
+        """Return the code of a file, and True if only unreached files have it. Return None for a file that is never a
+        finding.
+        """
         kind = file_kind(path)
         if kind in (FileKind.HINT, FileKind.OPERATION, FileKind.DATA):
             return None
@@ -158,11 +163,11 @@ class Sorting:
 
 
 CAN_REST = ("F901", "F902")
-"""What may be in quarantine."""
+"""The codes of files that may be in quarantine."""
 
 
 class Listing:
-    """Goes through all files of a store, and sorts those that nothing reaches."""
+    """Lists all files of a store, and classifies the unreached ones."""
 
     def __init__(self, sorting: Sorting, reached: Callable[[str], bool], quarantine: Quarantine) -> None:
         self._sort = sorting.sort
@@ -188,14 +193,14 @@ class Listing:
             self.tallies[code].add(path, size)
 
     def settle(self) -> None:
-        """Count the orphans: nobody will be found any more that leads to them."""
+        """Count the orphans. Called when all files that may lead to them are read."""
         orphans, self.orphans = self.orphans, []
         for path, size in orphans:
             if not self._reached(path):
                 self.tallies["F901"].add(path, size)
 
     def findings(self, damaged: bool) -> Iterator[Finding]:
-        """`damaged` says that not all of what leads to files could be read."""
+        """Yield the findings. `damaged` means that some files that may lead to others could not be read."""
         self.settle()
         remark = "; not all that could lead to it can be read" if damaged else ""
         for code, tally in self.tallies.items():
@@ -208,7 +213,7 @@ class Listing:
 
 
 def look_for(files: Files, graph: Graph, definitions: Definitions, numbers: set[int], java: bool) -> None:
-    """Definitions that were found whole before and that the listing does not show: are they gone?"""
+    """Check definitions that an earlier run has verified and that the listing lacks: a missing one is damage."""
     if not numbers:
         return
     for path, names in zip(graph.paths, graph.names, strict=True):

@@ -1,4 +1,4 @@
-"""The engine of this process: files are read in parallel where the store can, and let go when they were looked at."""
+"""The engine of this process. Files are read in parallel if the store can, and not kept in memory."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from olympia_cli.ops.walk.mapper import HERE, Mapper
 
 
 class LocalEngine:
-    """One for each run: it keeps what its graph grows by. `data` looks at the data of tables, if anybody can; `mapper`
-    looks at nodes."""
+    """The engine for one run: it keeps the state of the graph. `data` checks the data of tables; `mapper` examines
+    nodes.
+    """
 
     roots_at_once: int | None = ROOTS_AT_ONCE
-    """The trees of so many roots are followed together; of all of them where it is None."""
+    """The number of roots whose trees are followed together; all roots if None."""
 
     def __init__(self, data: DataChecks | None = None, mapper: Mapper = HERE) -> None:
         self._data = data
@@ -44,21 +45,21 @@ class LocalEngine:
         _exhaust(self.follow(examined, examined.reader.roots(versions)))
 
     def follow(self, into: Examined, roots: Iterable[ChainRoot]) -> Iterator[WithData]:
-        """Check what these roots reach and no root before them did."""
+        """Follow the files that these roots reach, and earlier roots did not."""
         roots = iter(roots)
         for first in roots:
             more = islice(roots, None if self.roots_at_once is None else self.roots_at_once - 1)
             yield from self._grow(into, self._tops(into, chain([first], more)))
 
     def _tops(self, into: Examined, roots: Iterator[ChainRoot]) -> Iterator[tuple[str, Node | bytes]]:
-        """The tops of trees; some roots at a time are in memory."""
+        """Yield the roots of trees. A bounded number of roots is in memory."""
         checks = RootChecks(into.reader, into.notes, actions=into.depth >= FULL)
         while batch := list(islice(roots, ROOTS_AT_ONCE)):
             yield from checks.follow(batch)
             into.roots |= {root.version: into.graph.numbers[root.path] for root in batch}
 
     def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Iterator[WithData]:
-        """Follow trees from their tops. Tables and views come out as their definitions are read."""
+        """Follow trees from their roots. Yield tables and views after reading their definitions."""
         definitions = into.definitions
         for _ in self._growth_of(into).add(tops):
             if definitions is not None and definitions.waiting >= AT_ONCE:
@@ -92,7 +93,7 @@ class LocalEngine:
                 yield from self.follow(into, [last])
 
     def _noted(self, into: Examined, versions: Sequence[int]) -> Iterator[ChainRoot]:
-        """The roots of versions, each looked at by itself and after the one before it."""
+        """Yield the roots of versions, each checked by itself and against its predecessor."""
         checks = RootChecks(into.reader, into.notes, actions=into.depth >= FULL)
         for root in into.reader.roots(versions):
             into.files.progress.advance()
@@ -106,7 +107,7 @@ class LocalEngine:
         elif into.depth >= DATA and self._data is not None:
             into.data_findings += self._data.check(tables, into.files.progress)
             into.data_files = self._data.data_files
-        # whoever looks at the data need not take all tables
+        # the check of data may stop early; the other tables are still read
         _exhaust(tables)
 
     # The listing
@@ -135,7 +136,7 @@ class LocalEngine:
         return listing
 
     def _follow_late(self, examined: Examined) -> None:
-        """Files that nothing led to may belong to versions that were committed meanwhile."""
+        """Follow versions that were committed in the meantime: apparent orphans may belong to them."""
         existing, _ = list_versions(examined.files.store)
         strays = {stray.version for stray in examined.chain.strays}
         late = [version for version in existing if version > examined.chain.latest and version not in strays]

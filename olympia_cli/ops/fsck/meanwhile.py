@@ -1,4 +1,4 @@
-"""What others did while fsck was reading: an expire, a commit or an abort may have settled what looks like damage."""
+"""Remove findings that an expire, a commit or an abort has resolved while fsck was reading."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HELD = frozenset({"F501", "F502", "F503"})
 
 
 def still_so(files: Files, chain: Chain, findings: list[Finding], now: int, all_versions: bool) -> list[Finding]:
-    """The findings without those that are no longer so. Nothing is read when there is no error."""
+    """Return the findings that still hold. Without an error, nothing is read."""
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     if not errors:
         return findings
@@ -28,7 +28,7 @@ def still_so(files: Files, chain: Chain, findings: list[Finding], now: int, all_
 
 
 def _look_again(files: Files, chain: Chain) -> Chain:
-    """The catalog as it is now; as it was when no version came since."""
+    """Return the chain as it is now. Return the given chain if no version was added."""
     existing, width = list_versions(files.store)
     if not existing or existing[-1] <= chain.latest:
         return chain
@@ -36,7 +36,7 @@ def _look_again(files: Files, chain: Chain) -> Chain:
 
 
 def _kept(finding: Finding, chain: Chain, oldest: int) -> Finding | None:
-    """The finding for the versions that still count; None when an expire took all of them."""
+    """Return the finding for the versions that an expire has left, or None if there are none."""
     if not finding.versions or finding.severity is not Severity.ERROR:
         return finding
     if finding.code == "F101":
@@ -46,7 +46,7 @@ def _kept(finding: Finding, chain: Chain, oldest: int) -> Finding | None:
 
 
 def _still_held(files: Files, later: Chain, findings: list[Finding], now: int) -> list[Finding]:
-    """The findings about transactions and exports that are still there."""
+    """Return the findings without those about transactions and exports that have ended."""
     holdings = held_files(files, later, now)
     live = {holder.who for holding in holdings for holder in holding.holders}
     live |= {who for holding in holdings for finding in holding.findings for who in finding.held_by}

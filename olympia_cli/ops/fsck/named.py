@@ -1,7 +1,7 @@
-"""Definitions that are missing, seen without reading any: nodes name them, and one listing shows which are there.
+"""Find missing definitions without reading them: compare the names in nodes with one listing.
 
-A listing shows a thousand files in a request, so where a catalog does not hold many more definitions than its nodes
-would lead one to expect, it costs less than the nodes did. Where it does, nobody looks, and the report says so.
+A listing returns a thousand files per request. If a catalog has far more definitions than its nodes suggest, the
+listing is given up, and the report says so.
 """
 
 from __future__ import annotations
@@ -15,19 +15,22 @@ from olympia_cli.ops.walk.flaws import Flaw
 
 FOLDER = "def/"
 MOST_NAMED = 200_000
-"""So many definitions are remembered by name."""
+"""The largest number of definitions to remember by name."""
 
 LISTED_AT_ONCE, MOST_LISTS = 1000, 10
-"""What a request lists, and how many requests are cheap, however few nodes there are."""
+"""Files per request, and the number of requests that are always acceptable."""
 
 MOST_MISSING = 1000
-"""So many are looked for once more, one by one: a commit may have come between nodes and listing."""
+"""The largest number of missing definitions that are checked again one by one: they may have been committed after the
+listing.
+"""
 
 
 @dataclass(slots=True)
 class Named:
-    """The definitions that each node names. `looked_for` says whether all of them are looked for: not when there are
-    too many. That is said here alone, whoever looks at nodes."""
+    """The definitions that each node names. `looked_for` is False if there are too many to look for. Only this class
+    decides that.
+    """
 
     looked_for: bool = True
     by_node: dict[str, tuple[str, ...]] = field(default_factory=dict)
@@ -45,15 +48,15 @@ class Named:
             self.by_node[node] = names
 
     def has_room(self, more: int = 0) -> bool:
-        """Whether so many more are remembered."""
+        """Return whether `more` further names fit."""
         return self.count + more <= MOST_NAMED
 
     def leave(self, number: int) -> None:
-        """So many are named elsewhere, and there was no room for them."""
+        """Count names that another process found and did not return, for lack of room."""
         self.count += number
 
     def look_for(self, files: Files, graph: Graph) -> None:
-        """Mark the nodes that name what is missing. More nodes may come, and it be asked again."""
+        """Mark the nodes that name missing definitions. May be called again after more nodes."""
         new = {path: names for path, names in self.by_node.items() if path not in self._known_nodes}
         candidates = {name for names in new.values() for name in names}
         self.looked_for = self.looked_for and self.has_room()
@@ -73,7 +76,7 @@ class Named:
 
 
 def listed_names(facts: NodeFacts) -> tuple[DefinitionName, ...]:
-    """What a node names that a listing of definitions shows. Of a damaged node the name may be what is damaged."""
+    """Return the names of a node that a listing can confirm. None for a damaged node, as the names may be wrong."""
     return tuple(name for name in facts.names if name[0].startswith(FOLDER)) if facts.readable else ()
 
 

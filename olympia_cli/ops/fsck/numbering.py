@@ -1,8 +1,7 @@
-"""Digests and the numbers that they are given, a million in the memory that a dictionary needs for a hundred thousand.
+"""Numbers for digests, in a tenth of the memory of a dictionary.
 
-A dictionary holds two objects for each entry, which take several times as much as a digest does. Here digests lie one
-after the other, and numbers in a table of slots: a digest's slot is the first that is free, or is its own, from the one
-that its hash names.
+A dictionary holds two objects per entry. Here digests are stored in one array, and their numbers in a hash table with
+linear probing.
 """
 
 from __future__ import annotations
@@ -14,13 +13,13 @@ _FIRST_SLOTS = 1024
 
 
 class Numbering:
-    """Numbers from 0 on for digests of one width, in the order in which they come."""
+    """Consecutive numbers from 0 for digests of one width."""
 
     def __init__(self, width: int) -> None:
         self._width = width
         self._digests = bytearray()
         self._slots = array("I", bytes(4 * _FIRST_SLOTS))
-        """A number and 1 in each; 0 is a free one. At least half of them are free."""
+        """The number plus 1 in each used slot, 0 in a free one. At least half of the slots are free."""
         self._mask = _FIRST_SLOTS - 1
         self._count = 0
 
@@ -35,7 +34,7 @@ class Numbering:
         return entry - 1 if entry else None
 
     def add(self, digest: bytes) -> int:
-        """The number of a digest, which is the next one if it is new."""
+        """Return the number of a digest. A new digest gets the next number."""
         slot = self._slot(digest)
         if entry := self._slots[slot]:
             return entry - 1
@@ -47,7 +46,7 @@ class Numbering:
         return self._count - 1
 
     def add_all(self, digests: Sequence[bytes]) -> array[int]:
-        """As `add`, for many at once."""
+        """Like `add`, for many digests."""
         while 2 * (self._count + len(digests)) > self._mask:
             self._grow()
         slots, own_digests, width, mask, count = self._slots, self._digests, self._width, self._mask, self._count

@@ -1,4 +1,4 @@
-"""Which objects damage hits. Only here files are read again, and only when something is wrong."""
+"""The objects that damage affects. Only this module reads files a second time, and only after a finding."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from olympia_cli.ops.walk.remains import remains_of_node
 from olympia_cli.tree.load import bounds
 
 MOST_NODES = 2000
-"""So many nodes are read, at most, to name what one damaged file hits."""
+"""The largest number of nodes to read for the objects of one damaged file."""
 
 MOST_IN_ALL = 20_000
-"""And so many for all of them: where everything is damaged, more names help nobody."""
+"""The largest number of nodes to read for all findings: if everything is damaged, more names help no reader."""
 
 MOST_HOLDERS = 16
 MOST_NAMING = 64
@@ -31,14 +31,14 @@ TRIES = 12
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """Objects, in key order, and a remark on where they are known from."""
+    """Objects sorted by key, and a remark about the source of their names."""
 
     objects: tuple[ObjectName, ...] = ()
     remark: str = ""
 
 
 class Objects:
-    """Names objects by the files that hold their keys."""
+    """Finds the names of objects from the files that hold their keys."""
 
     def __init__(
         self, files: Files, graph: Graph, keys: KeyCodec | None, java: bool, root_path: Callable[[int], str]
@@ -52,9 +52,9 @@ class Objects:
         self._budget = MOST_IN_ALL
 
     def of_node(self, path: str, versions: Ranges, candidates: Sequence[int]) -> Hit:
-        """The objects in the node at a path, and below it when it is damaged.
+        """Return the objects in a node, and those below it if it is damaged.
 
-        What the file itself no longer says an older or newer version may: `candidates` are versions that exist.
+        Keys that the file has lost may be in an older or newer version: `candidates` are existing versions.
         """
         data = self._files.read(path)
         node = self._node(path)
@@ -86,7 +86,7 @@ class Objects:
         return Hit(self._named(sorted(keys_left)), remark)
 
     def _logged(self, objects: set[ObjectName], versions: range, low: str | None, high: str | None) -> set[ObjectName]:
-        """The objects of a range of keys after versions, as far as their logs tell."""
+        """Return the objects of a range of keys after the given versions, as far as their logs can be read."""
         for version in versions:
             path = self._root_path(version)
             data = self._files.read(path)
@@ -101,13 +101,14 @@ class Objects:
         return tuple(sorted(objects, key=self._key))
 
     def of_definition(self, path: str, holders: Iterable[int], most: int = MOST_HOLDERS) -> Hit:
-        """The objects whose definition is at a path, from the nodes that name it."""
+        """Return the objects whose definition is at a path, from the nodes that name it."""
         named = {key for _, key, value in self.entries(holders, most) if value == path}
         return Hit(self._named(sorted(named)))
 
     def entries(self, nodes: Iterable[int], most: int = MOST_NAMING) -> Iterator[tuple[int, str, str]]:
-        """Node number, key and definition path of all that stands in the first of these nodes by name, as far as they
-        can be read."""
+        """Yield node number, key and definition path for the readable entries of the first of these nodes, sorted by
+        path.
+        """
         for number in sorted(nodes, key=self._graph.paths.__getitem__)[:most]:
             path = self._graph.paths[number]
             node = self._node(path)
@@ -121,7 +122,7 @@ class Objects:
                     yield number, key, value
 
     def reached(self, root: int) -> list[int]:
-        """The nodes of the tree below a node, by the graph alone."""
+        """Return the nodes of the tree below a node, from the graph alone."""
         children = self._graph.children
         nodes = {NOWHERE, root}
 
@@ -156,8 +157,9 @@ class Objects:
         return self._nodes[path]
 
     def _below(self, top: str, low: str | None = None, high: str | None = None) -> Iterator[list[str] | None]:
-        """The keys of a tree between two keys, those of each node in turn; None for a node that cannot be read, or that
-        is one too many."""
+        """Yield the keys of a tree between two keys, node by node. Yield None for an unreadable node, and for nodes
+        beyond the limit.
+        """
         known_paths = {top}
         nodes: list[Node | None] = []
 
@@ -180,7 +182,7 @@ class Objects:
             yield None if node is None else [key for key in node.keys if _between(key, low, high)]
 
     def _bounds(self, path: str) -> tuple[str | None, str | None]:
-        """The keys around the pointers that lead to a node, up to the root."""
+        """Return the keys on both sides of the pointers to a node, from all levels up to the root."""
         graph = self._graph
         low: str | None = None
         high: str | None = None
@@ -202,7 +204,7 @@ class Objects:
         return low, high
 
     def _in_range(self, root: str, low: str | None, high: str | None) -> list[str] | None:
-        """The keys of a version between two keys; None when not all of them can be read."""
+        """Return the keys of a version between two keys, or None if not all of them can be read."""
         in_range: list[str] = []
         for keys in self._below(root, low, high):
             if keys is None:
@@ -216,7 +218,9 @@ def _between(key: str, low: str | None, high: str | None) -> bool:
 
 
 def _nearest(versions: Ranges, candidates: Sequence[int]) -> list[int]:
-    """Versions that are not hit, the most telling first: the one before the damage, newer ones, ever older ones."""
+    """Return versions without the damage, the most useful first: the one before it, newer ones, then older and older
+    ones.
+    """
     free = [version for version in candidates if not inside(version, versions)]
     if not free:
         return []

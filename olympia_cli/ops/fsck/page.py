@@ -1,21 +1,22 @@
-"""What fsck found as one page, for a colleague to open: no script, nothing from elsewhere, every value escaped."""
+"""The HTML page of a report of fsck: self-contained, with every value escaped."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
 from olympia_cli.ops.fsck.findings import CODES, Finding, Severity, shown
-from olympia_cli.ops.fsck.fsck import Report
+from olympia_cli.ops.fsck.fsck import Report, not_read
 from olympia_cli.ops.page import head, text
 
 NAMED = 200
-"""So many objects of a finding are named on the page."""
+"""The number of objects of a finding to name on the page."""
 
 
 def report_page(report: Report, uri: str, now_millis: int, commands: Sequence[tuple[str, str, str]] = ()) -> str:
-    """The page. What it shows of a catalog is data: characters that turn text around are shown as escapes.
+    """Return the page.
 
-    `commands` are what to do next, each with what it loses and why."""
+    `commands` are the next steps, each with its loss and its reason.
+    """
     return "\n".join(_lines(report, uri, now_millis, commands)) + "\n"
 
 
@@ -49,7 +50,9 @@ def _verdict(report: Report) -> str:
         return f'<p class="verdict damaged">Damaged: {counts}. The last sound version: {last}.</p>'
     if not report.complete:
         return f'<p class="verdict open">Not complete: the time ran out. So far: {counts or "nothing found"}.</p>'
-    return f'<p class="verdict sound">Sound: {counts or "nothing found"}.</p>'
+    left = ", ".join(f"{what} ({option})" for what, option in not_read(report))
+    rest = f" Not read: {left}." if left else ""
+    return f'<p class="verdict sound">Sound: {counts or "nothing found"}.{rest}</p>'
 
 
 def _finding(finding: Finding) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The versions that rest in quarantine, judged as if they were history: an undo brings back those that are whole."""
+"""The check of the versions in quarantine as if they were history: an undo restores only sound ones."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ from olympia_cli.storage.protocol import Store
 
 
 def plan_whole_undo(head: Snapshot, progress: Progress = SILENT) -> tuple[UndoPlan, list[Finding]]:
-    """An undo of all that rests from the first version on that is whole with all after it, and what is wrong with those
-    before it, the newest first. All that rests is read."""
+    """Plan an undo of the versions in quarantine from the first one that is sound with all later ones.
+
+    Also return the findings about the versions before it, the newest first. All versions in quarantine are read.
+    """
     plan = plan_undo(head)
     if not plan.versions:
         return plan, []
@@ -30,7 +32,7 @@ def plan_whole_undo(head: Snapshot, progress: Progress = SILENT) -> tuple[UndoPl
 
 
 def _check(store: Store, versions: range, progress: Progress) -> list[Finding]:
-    """What would be damage in these versions if they counted; nothing that is acknowledged."""
+    """Return the damage of these versions, without acknowledged findings."""
     files = Files(store, lambda: False, progress, patience=1)
     with failures_pass():
         progress.phase("reading what is in quarantine")
@@ -48,5 +50,5 @@ def _check(store: Store, versions: range, progress: Progress) -> list[Finding]:
 
 
 def _last(finding: Finding, versions: range) -> int:
-    """The last of the versions that a finding hits; -1 where it hits none."""
+    """Return the last of the versions that a finding affects; -1 if it affects none."""
     return max((min(last, versions[-1]) for first, last in finding.versions if first <= versions[-1]), default=-1)

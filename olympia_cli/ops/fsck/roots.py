@@ -1,6 +1,6 @@
-"""Roots one after the other: the chain that they make, their catalog definitions and their logs.
+"""Checks of roots in the order of versions: the chain, the catalog definitions and the logs.
 
-A run of versions can be looked at anywhere; what was found in several of them is put together.
+Ranges of versions can be checked on different machines, and their notes added up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from olympia_cli.ops.walk.flaws import Flaw
 
 @dataclass(slots=True)
 class RootNotes:
-    """What roots said: which are unreadable, what is wrong with their catalog definitions, and what was counted."""
+    """The results about roots: unreadable ones, flaws of their catalog definitions, and counts."""
 
     findings: list[Finding] = field(default_factory=list)
     unreadable: set[int] = field(default_factory=set)
@@ -26,14 +26,14 @@ class RootNotes:
     catalogs: dict[str, list[int]] = field(default_factory=dict)
     """Catalog definitions without a digest."""
     newest: ChainRoot | None = None
-    """The last root that could be read, without its bytes and its tree."""
+    """The last readable root, without its bytes and its tree."""
     read_count: int = 0
     readable: int = 0
     without_digest: int = 0
     actions: int = 0
 
     def add(self, other: RootNotes) -> None:
-        """Take in what was noted of later versions."""
+        """Add the notes about later versions."""
         self.findings += other.findings
         self.unreadable |= other.unreadable
         for mine, theirs in ((self.bad_catalogs, other.bad_catalogs), (self.catalogs, other.catalogs)):
@@ -47,24 +47,24 @@ class RootNotes:
 
 
 class RootChecks:
-    """Looks at roots in the order of their versions."""
+    """Checks roots in the order of their versions."""
 
     def __init__(self, reader: ChainReader, notes: RootNotes, *, actions: bool) -> None:
-        """`actions` says whether logs are looked at."""
+        """`actions` is true if logs are checked."""
         self._reader = reader
         self._actions = actions
         self.notes = notes
         self.before: ChainRoot | None = None
-        """The last root that could be read."""
+        """The last readable root."""
 
     def note(self, root: ChainRoot) -> None:
-        """A root by itself, and after the one before it."""
+        """Check a root by itself, and against its predecessor."""
         notes = self.notes
         notes.read_count += 1
         for found in check_root(self._reader.chain, root):
             before = notes.findings[-1] if notes.findings else found
             if found.code == before.code == LOST and before.versions[-1][1] == root.version - 1:
-                # a promotion may leave thousands in a row
+                # a promotion may leave thousands of them in a row
                 versions = merge([*before.versions, *found.versions])
                 notes.findings[-1] = replace(before, message=_lost(*versions[0]), versions=versions)
             else:
@@ -78,7 +78,7 @@ class RootChecks:
                 notes.without_digest += 1
 
     def follow(self, batch: Sequence[ChainRoot]) -> list[tuple[str, Node | bytes]]:
-        """Look at what roots themselves name; the tops of their trees, or the bytes of those that are damaged."""
+        """Check the files that roots name. Return the top nodes of their trees, or the bytes of damaged roots."""
         self.check_catalogs(batch)
         tops: list[tuple[str, Node | bytes]] = []
         for root in batch:

@@ -1,4 +1,4 @@
-"""Which versions are whole: the one that is copied, or the newest that no error hits, which a repair goes back to."""
+"""The search for sound versions: is the copied version sound, and which one is the newest sound one for a repair?"""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from olympia_cli.ops.walk.flaws import Flaw
 _DISPROVED = "has no digest, and is not what the log says was written"
 
 Disproof = tuple[Kind, str, Flaw]
-"""A definition that can be read, and is not what was written: its kind, its path, and the words for it."""
+"""A readable definition that contradicts the log: its kind, its path, and the flaw."""
 
 
 def examine_version(files: Files, chain: Chain, version: int, engine: Engine) -> tuple[Examined, Verdict]:
-    """All that a version reaches, read and judged; the chain says what the catalog is and which logs there are."""
+    """Read and judge all files of a version. The chain supplies the reference definition and the logs."""
     examined = new_examined(files, chain, FULL)
     with files:
         engine.examine(examined, [version], None, tuple)
@@ -35,16 +35,16 @@ def examine_version(files: Files, chain: Chain, version: int, engine: Engine) ->
 
 
 def errors_of(verdict: Verdict) -> list[Finding]:
-    """What makes a version damaged, the most important first; nothing when it is whole."""
+    """Return the errors of a verdict, the most important first. Empty if the version is sound."""
     findings = verdict.with_hints(verdict.findings(objects=False))
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
 class LatestVersion:
-    """The verdict on the latest version and all that it reaches; on older ones when somebody asks."""
+    """The verdict about the latest version with all its files, and on demand about older ones."""
 
     def __init__(self, files: Files, versions: Sequence[int]) -> None:
-        """`versions` are all that have a root."""
+        """`versions` are all versions with a root."""
         self.chain, _ = open_chain(files, list(versions), WIDTH, read_hint(files, OLDEST))
         chain = self.chain
         self._engine = LocalEngine()
@@ -54,7 +54,7 @@ class LatestVersion:
         self._verdict = Verdict(self._examined, [chain.latest])
 
     def errors(self) -> list[Finding]:
-        """What is wrong with it."""
+        """Return the errors of the latest version."""
         findings = self._verdict.findings(objects=False)
         return [
             error
@@ -63,20 +63,22 @@ class LatestVersion:
         ]
 
     def last_sound(self, oldest: int) -> int | None:
-        """The newest version that no error hits, back to the oldest that counts."""
+        """Return the newest version without an error, not older than `oldest`."""
         self.chain.oldest = oldest
         self._verdict = look_back(self._engine, self._examined, self._verdict, None)
         return self._verdict.last_sound(self._verdict.findings(objects=False))
 
 
 def look_for_named(examined: Examined) -> None:
-    """Where definitions are named and not read, see in a listing which are missing."""
+    """Find missing definitions in a listing, if definitions were not read."""
     if examined.named is not None:
         examined.named.look_for(examined.files, examined.graph)
 
 
 def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | None) -> Verdict:
-    """The latest version was examined: go on to the one before, and so on, until one is sound; `most` says how far."""
+    """Examine older versions step by step until one is sound, at most `most` of them. The latest is already
+    examined.
+    """
     chain = examined.chain
     older = [version for version in reversed(chain.kept_versions) if version < chain.latest][:most]
     at, step = 0, 8
@@ -93,7 +95,9 @@ def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | 
 
 
 def compare_with_log(examined: Examined, all_versions: bool = False) -> list[Disproof]:
-    """A definition without a digest may have been cut, or be another one; the log tells. Those that it disproves."""
+    """Compare definitions without a digest with the log, as they may be truncated or replaced. Return those that
+    contradict it.
+    """
     definitions, chain, reader = examined.definitions, examined.chain, examined.reader
     if definitions is None or chain.java or examined.files.out_of_time:
         return []
@@ -116,13 +120,15 @@ def compare_with_log(examined: Examined, all_versions: bool = False) -> list[Dis
 
 
 def _logged_versions(chain: Chain) -> list[int]:
-    """Those whose logs tell: what rests in quarantine was history, and its log is whole until it is purged."""
+    """Return the versions with usable logs. Versions in quarantine were history, and their logs are complete until the
+    purge.
+    """
     purged = chain.oldest if chain.reference is None else min(purged_before(chain.reference), chain.oldest)
     return [version for version in chain.existing if version >= purged]
 
 
 def _first_versions(examined: Examined, numbers: set[int]) -> dict[int, int]:
-    """The first version that names each of these definitions."""
+    """Return the first version that names each of these definitions."""
     naming = examined.graph.naming(numbers)
     radius = Radius(examined.graph, examined.versions, {}, {node for nodes in naming.values() for node in nodes})
     reached = {number: radius.versions(nodes) for number, nodes in naming.items()}

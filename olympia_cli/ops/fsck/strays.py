@@ -1,8 +1,8 @@
-"""Roots at the end of history that are no part of it: copies that somebody put under the name of a later version.
+"""Stray roots: copies of roots that were put under the name of a later version, and are not part of the history.
 
-A root names the version before it. One that names another cannot have been committed where it stands. Behind a gap,
-or as the copy of a version that is there, it is a stray: what it holds is older than the versions before it, and
-whoever took it for the latest would throw those away.
+A root names its predecessor. A root that names another one was not committed under its name. It is a stray if it
+follows a gap, or if it is a copy of an existing version. Its content is older than the versions before it, so a commit
+on top of it would lose those.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from olympia_cli.ops.fsck.findings import REPAIR, Finding, finding
 
 
 def leave_out_strays(reader: ChainReader) -> None:
-    """Take stray roots out of the versions that exist. For a catalog without any the latest root is read, no more."""
+    """Remove stray roots from the existing versions. Without strays, only the latest root is read."""
     chain = reader.chain
     while len(chain.existing) > 1 and not chain.java:
         *others, version = chain.existing
@@ -27,7 +27,9 @@ def leave_out_strays(reader: ChainReader) -> None:
 
 
 def _is_stray(reader: ChainReader, root: ChainRoot, others: list[int]) -> bool:
-    """`others` are the versions before it. A root that cannot be read is damage, and says nothing of where it was."""
+    """Return whether a root is a stray. `others` are the versions before it. An unreadable root is damage, and not a
+    stray.
+    """
     chain = reader.chain
     if root.root is None or root.root.previous_root == chain.path(root.version - 1):
         return False

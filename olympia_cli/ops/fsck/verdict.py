@@ -1,4 +1,4 @@
-"""From what is wrong with files to findings: which versions and objects each hits, and what to do next."""
+"""The verdict: turn flaws of files into findings with the affected versions and objects, and the next step."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from olympia_cli.ops.walk.facts import look_at_definition
 from olympia_cli.ops.walk.flaws import Flaw
 
 MOST_FINDINGS = 1000
-"""Of one code; what is beyond that is summed up in one more."""
+"""The largest number of findings per code. One more finding sums up the others."""
 
 MOST_EXPLAINED = 100
-"""For so many damaged files the objects are looked up one by one."""
+"""The number of damaged files whose objects are looked up one by one."""
 
 _HIDES_KEYS = frozenset({"F201", "F202", "F203", "F204", "F205", "F206", "F207", "F208", "F212", "F213"})
 _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -29,7 +29,7 @@ _ORDER = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
 
 @dataclass(slots=True)
 class _Group:
-    """One thing that is wrong with one file, in all versions that reach these nodes."""
+    """A flaw of a file, in all versions that reach these nodes."""
 
     reason: str
     nodes: set[int] = field(default_factory=set)
@@ -37,7 +37,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Clash:
-    """Objects of one id: in which versions, how many, and the definition of each that is named."""
+    """Objects with one id: the versions, the number of objects, and the definitions of the named ones."""
 
     versions: list[tuple[int, int]] = field(default_factory=list)
     total: int = 0
@@ -45,10 +45,10 @@ class _Clash:
 
 
 class Verdict:
-    """THE verdict on what was examined. Asking it changes nothing, so more may be examined, and it be asked again."""
+    """The verdict on the examined files. It changes nothing, so it can be repeated after more files are examined."""
 
     def __init__(self, examined: Examined, versions: Sequence[int]) -> None:
-        """`versions` are those that somebody asked for."""
+        """`versions` are the requested ones."""
         self._examined = examined
         self._requested_versions = versions
         self._graph = examined.graph
@@ -67,11 +67,13 @@ class Verdict:
 
     @property
     def hides_files(self) -> bool:
-        """Whether something that could lead to files cannot be read."""
+        """True if files cannot be read that may lead to others."""
         return bool(self._examined.notes.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
 
     def findings(self, objects: bool) -> list[Finding]:
-        """All of them; `objects` says whether files are read again to name what is hit. Each file counts once."""
+        """Return all findings. With `objects`, read files again to name the affected objects. Each file is counted
+        once.
+        """
         examined = self._examined
         counted = examined.files.bytes
         findings = [*examined.findings, *examined.notes.findings, *self._data()]
@@ -85,7 +87,7 @@ class Verdict:
         return findings
 
     def last_sound(self, findings: Iterable[Finding]) -> int | None:
-        """The newest version looked at that no error hits."""
+        """Return the newest examined version without an error."""
         if self._examined.files.stopped:
             return None
         hit = merge(span for finding in findings if finding.severity is Severity.ERROR for span in finding.versions)
@@ -93,30 +95,29 @@ class Verdict:
         return next((version for version in reversed(versions) if not inside(version, hit)), None)
 
     def with_hints(self, findings: Sequence[Finding]) -> list[Finding]:
-        """The findings in order of importance, each with what to do next."""
+        """Return the findings sorted by importance, each with its next step."""
         sound, oldest = self.last_sound(findings), self._examined.chain.oldest
-        # a commit could end up in a gap, where it would join what does not belong together
+        # a commit could close a gap, and join versions that do not belong together
         gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
         mend, back = SALVAGE if gap else REPAIR, "" if sound is None else f"rollback v{sound}"
         return sorted((replace(each, hint=self._advice(each, mend, back)) for each in findings), key=importance)
 
     def _advice(self, each: Finding, mend: str, back: str) -> str:
-        """What to do next; of a catalog that is only read, a look at most."""
+        """Return the next step. For a read-only catalog it is `dump-node` at most."""
         hint = self._hint(each, mend, back)
-        if not self._examined.chain.java or hint.startswith("dump-node "):
+        if not self._examined.chain.java or hint == _look(each):
             return hint
-        node = each.severity is Severity.ERROR and file_kind(each.path) in (FileKind.NODE, FileKind.ROOT)
-        return f"dump-node {each.path}" if node and each.code != "F201" else ""
+        return _look(each) if each.severity is Severity.ERROR else ""
 
     def _hint(self, error: Finding, mend: str, back: str) -> str:
-        """What a repair mends says `mend`; of what only people can decide, or what is elsewhere, an older version tells
-        how it was."""
+        """Return the next step of an error: `mend` if a repair can fix it; else `back`, as an older version has the
+        former state.
+        """
         if error.severity is not Severity.ERROR or error.hint:
             return error.hint
         if inside(self._examined.chain.latest, error.versions):
             return back if error.code == "F305" or error.code.startswith("F6") else mend
-        node = file_kind(error.path) in (FileKind.NODE, FileKind.ROOT) and error.code != "F201"
-        return f"dump-node {error.path}" if node else ""
+        return _look(error)
 
     # Nodes
 
@@ -146,8 +147,10 @@ class Verdict:
         rest: dict[str, tuple[int, set[int]]],
         explain: Callable[[str, set[int], bool], Hit],
     ) -> Iterator[Finding]:
-        """A finding for each file, given by code, path, reason and the nodes that it hits, and one for the `rest` of a
-        code. What it hits besides is explained, in full for the first few."""
+        """Yield a finding per file, given by code, path, reason and affected nodes, and one for the `rest` of a code.
+
+        `explain` adds the objects, in full for the first files.
+        """
         counts: Counter[str] = Counter()
         for code, path, reason, nodes in files:
             counts[code] += 1
@@ -161,7 +164,7 @@ class Verdict:
             yield self._finding(code, "", f"{count:,} files more like these", nodes, Hit())
 
     def _finding(self, code: str, path: str, reason: str, nodes: Iterable[int], hit: Hit) -> Finding:
-        """A finding for versions, or for what else holds the nodes when no version does."""
+        """Return a finding for the affected versions, or for other holders of the nodes if there are no versions."""
         nodes = list(nodes)
         versions, who = self._radius.versions(nodes), self._radius.holders(nodes)
         message = f"{reason}; {hit.remark}" if hit.remark else reason
@@ -172,7 +175,7 @@ class Verdict:
         elif who:
             message += f"; {', '.join(who[:3])} too"
             if not inside(self._examined.chain.latest, versions):
-                # who needs it still is all that keeps it from being of the past
+                # only the holder keeps this finding from being one of the past
                 hint = self._by_who[who[0]].hint
         return finding(code, path, message, versions=versions, objects=hit.objects, hint=hint, held_by=who)
 
@@ -200,7 +203,7 @@ class Verdict:
             yield finding(flaw.code, path, flaw.reason, versions=ranges(versions))
 
     def _data(self) -> Iterator[Finding]:
-        """Findings about table data, with the versions that have metadata that leads to it."""
+        """Yield findings about table data, with the versions whose metadata leads to it."""
         definitions, findings = self._examined.definitions, self._examined.data_findings
         if definitions is None or not findings:
             return
@@ -229,7 +232,7 @@ class Verdict:
         )
         names = list(self._graph.namespaces)
         for namespace, spans in checks.homeless.all(end):
-            # where a part of the tree cannot be read the namespace may well be in it
+            # the namespace may be in an unreadable part of the tree
             versions = without(self._spans(spans), self._versions, hidden)
             if versions:
                 yield self._homeless(namespace, names[namespace], versions)
@@ -248,7 +251,7 @@ class Verdict:
                 path = path or self._graph.paths[node]
                 homeless.append(object_name)
         reason = f"the namespace {name!a} of these objects does not exist"
-        # the Java SDK drops a namespace with its tables, and leaves its views
+        # the Java SDK drops a namespace with its tables, but not its views
         code = "F908" if self._examined.chain.java else "F306"
         return finding(code, path, reason, versions=versions, objects=homeless)
 
@@ -269,8 +272,11 @@ class Verdict:
             yield finding("F305", "", f"{len(same) - MOST_FINDINGS:,} ids more like these", versions=versions)
 
     def _same_id(self, spans: Ranges, numbers: set[int]) -> Iterator[Finding]:
-        """Objects of one id: a finding for the first of their definitions by path, so that the path does not depend on
-        which versions are looked at. None for one object whose key is there twice, which is told as such."""
+        """Yield findings for objects with one id, under the first of their definitions by path.
+
+        So the path does not depend on the examined versions. Yield none for one object whose key exists twice, which
+        has another code.
+        """
         if not numbers:
             yield finding("F305", "", _SAME_ID, versions=spans)
             return
@@ -293,7 +299,7 @@ class Verdict:
             yield finding("F305", path, reason, versions=merge(clash.versions), objects=names, objects_total=total)
 
     def _by_first_definition(self, spans: Ranges, numbers: set[int]) -> Iterator[tuple[tuple[int, int], str]]:
-        """Spans, cut where other definitions among these are there, each with the path that comes first."""
+        """Yield the spans, split where the set of these definitions changes, each with the first path."""
         definitions, naming = self._examined.definitions, self._graph.naming(numbers)
         assert definitions is not None
         paths: dict[int, str] = {}
@@ -318,7 +324,9 @@ class Verdict:
                 yield (first, behind - 1), min(there, default="")
 
     def _with_ids(self, version: int, numbers: set[int]) -> tuple[int, dict[ObjectName, str]]:
-        """How many objects of a version have these definitions, or one of them the catalog's id; and who they are."""
+        """Return the number of objects of a version with these definitions, and their definitions by name. Sharing the
+        catalog's id counts as two.
+        """
         definitions = self._examined.definitions
         assert definitions is not None
         nodes = self._objects.reached(self._examined.roots[version])
@@ -330,7 +338,7 @@ class Verdict:
             if name is not None and definitions.number(value, name.kind) in numbers:
                 owners.setdefault(key, (name, value))
         if len(nodes) <= MOST_NAMING:
-            # one object can be there twice, but not have the catalog's id and be there twice
+            # an object may exist twice, but then it does not also have the catalog's id
             total = len(owners) if total > 1 else 2
         return total, dict(owners[key] for key in sorted(owners))
 
@@ -351,8 +359,16 @@ class Verdict:
 
 
 def importance(finding: Finding) -> tuple[int, str, bool, str, str]:
-    """The order of findings: the worst first."""
+    """Return the sort key of findings, the worst first."""
     return _ORDER[finding.severity], finding.code, finding.path == "", finding.path, finding.message
+
+
+def _look(error: Finding) -> str:
+    """A command that shows the file. Of a missing root, the log shows the versions that are there."""
+    if error.code == "F101":
+        return "log --oneline"
+    node = file_kind(error.path) in (FileKind.NODE, FileKind.ROOT) and error.code != "F201"
+    return f"dump-node {error.path}" if node else ""
 
 
 _SAME_ID = "an object has the id of the catalog, or of another object"

@@ -1,9 +1,12 @@
-"""Which definitions an earlier fsck found whole, so that the next one need not read them again.
+"""The definitions that an earlier fsck has verified, so that the next one need not read them again.
 
-Definitions are the cost: there are as many as objects, and a hundred of them to a node. Nodes are always read, because
-a tree is checked edge by edge. A record is 28 bytes: the digest of the catalog's location and the path, the digest of
-the object's id (two objects of one id are still found), and when the file was read, in seconds. A copy of a catalog
-has the same id and the same paths, so the location is part of it.
+Definitions are the main cost: there is one per object, and about a hundred per node. Nodes are always read, as trees
+are checked edge by edge. A record has 28 bytes:
+
+- The digest of the catalog's location and the path. The location matters, as a copy of a catalog has the same id and
+  paths.
+- The digest of the object's id, so that two objects with one id are still found.
+- The time of the check, in seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ _RECORD = struct.Struct("<16s8sI")
 
 
 class Verified:
-    """Files found whole, kept in a folder for each catalog below `state`."""
+    """Verified files, stored below `state` in one folder per catalog."""
 
     def __init__(self, state: Path, now_millis: int, max_age_millis: int | None = None) -> None:
         self._state = state
@@ -34,8 +37,8 @@ class Verified:
         self._new: dict[bytes, bytes] = {}
 
     def open(self, catalog_id: str, uri: str) -> None:
-        """Read what is known of a catalog; anything unreadable is nothing known."""
-        # an id is data from a catalog: it must not lead out of the folder
+        """Read the records of a catalog. Ignore a file that cannot be read."""
+        # the id comes from the catalog, and must not lead out of the folder
         name = catalog_id if re.fullmatch(r"[0-9A-Za-z-]{1,64}", catalog_id) else _digest(catalog_id.encode(), 16).hex()
         self._file = self._state / "olympia" / name / "fsck-verified"
         self._where = uri.encode("utf-8", "surrogatepass") + b"\0"
@@ -48,7 +51,7 @@ class Verified:
             self._records, self._count = body, len(body) // _RECORD.size
 
     def find(self, path: str) -> bytes | None:
-        """The digest of the id in a definition that was found whole lately enough, or None."""
+        """Return the digest of the id in a definition that was verified recently, or None."""
         key = self._key(path)
         at = bisect_left(range(self._count), key, key=self._key_at)
         if at >= self._count or self._key_at(at) != key:
@@ -57,11 +60,11 @@ class Verified:
         return bytes(id) if self._oldest <= seconds <= self._now else None
 
     def add(self, path: str, id: bytes) -> None:
-        """A definition was read and is whole."""
+        """Record a verified definition."""
         self._new[self._key(path)] = id
 
     def save(self) -> None:
-        """Write what is known now, all at once; that there is no room for it changes nothing."""
+        """Write the records atomically. Ignore errors, such as a full disk."""
         if self._file is None or not self._new:
             return
         records = [
@@ -91,7 +94,7 @@ class Verified:
 
 
 def state_home() -> Path:
-    """Where programs keep what is theirs and not the catalog's."""
+    """Return the folder for the state of programs, by the XDG standard."""
     home = os.environ.get("XDG_STATE_HOME")
     return Path(home) if home else Path.home() / ".local" / "state"
 

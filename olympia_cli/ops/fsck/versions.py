@@ -1,4 +1,4 @@
-"""What depends on a whole version, and which versions a node or a definition belongs to. Nothing is read here."""
+"""Checks of whole versions, and the versions that damage affects. This module reads no files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from olympia_cli.ops.fsck.graph import NOWHERE, Graph
 
 
 class Spans:
-    """From when to when something held, while versions go by."""
+    """The spans of versions for which a condition holds, per key."""
 
     def __init__(self) -> None:
         self._since: dict[int, int] = {}
         self._over: dict[int, list[tuple[int, int]]] = {}
 
     def hold(self, keys: Set[int], holding: Set[int], at: int) -> None:
-        """What there is to say of these keys at a place: of which of them it holds. It hardly ever does."""
+        """Record at which of these keys the condition holds at this position. It holds for few."""
         for key in (self._since.keys() & keys) - holding:
             self._end(key, at)
         for key in holding:
@@ -30,17 +30,17 @@ class Spans:
             self._over.setdefault(key, []).append((since, at))
 
     def all(self, end: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-        """Each key with its spans of places, the end of a span not included."""
+        """Yield each key with its spans of positions. The end of a span is exclusive."""
         for key in list(self._since):
             self._end(key, end)
         yield from sorted(self._over.items())
 
 
 class VersionChecks:
-    """Goes from version to version and counts how often each node and each id is there.
+    """Goes from version to version, and counts the occurrences of each node and each id.
 
-    A node counts what it holds once, when the first parent in the version leads to it. So between neighbours only the
-    nodes that differ are looked at.
+    A node's content is counted once, when its first parent in the version is. So only nodes that differ between
+    neighbours are visited.
     """
 
     def __init__(self, graph: Graph, definitions: Definitions | None, catalog_id: str) -> None:
@@ -57,7 +57,7 @@ class VersionChecks:
         self.twice, self.homeless, self.same_id = Spans(), Spans(), Spans()
 
     def run(self, roots: Sequence[int]) -> None:
-        """Go through versions, given by the numbers of their roots, in order."""
+        """Process versions in order, given by the numbers of their roots."""
         before: int | None = None
         for at, root in enumerate(roots):
             self._change(root, 1)
@@ -74,7 +74,7 @@ class VersionChecks:
             self._touched = (set(), set(), set())
 
     def _change(self, root: int, by: int) -> None:
-        """Count one parent more, or one less, and what that brings to life or to its end."""
+        """Add or remove a parent of a node, and count the content that appears or disappears."""
         parents, children, touched = self._parents, self._graph.children, self._touched[0]
         waiting = [root]
         while waiting:
@@ -85,7 +85,7 @@ class VersionChecks:
                 touched.add(node)
             if count + by == 0 or count == 0:
                 self._count(node, by)
-                # what a damaged node leads to may lead back to it
+                # pointers of a damaged node may form a cycle
                 if node not in self._graph.unreadable:
                     waiting.extend(child for child in children[node] if child != NOWHERE)
 
@@ -110,17 +110,17 @@ class VersionChecks:
 
 
 class Radius:
-    """Which versions, and which other holders of a tree, reach nodes: the edges walked backwards, once for all."""
+    """The versions and holders that reach damaged nodes, found by one walk upwards along the edges."""
 
     def __init__(
         self, graph: Graph, roots: dict[int, int], holders: dict[int, list[str]], bad: Collection[int]
     ) -> None:
-        """`roots` has the version of each root, `holders` what else begins at a node: a transaction, an export."""
+        """`roots` maps roots to versions, `holders` maps nodes to transactions and exports that begin there."""
         self._ranges: dict[int, Ranges] = {}
         self._holder_names: dict[int, frozenset[str]] = {}
         nodes = set(bad)
         parents: dict[int, list[int]] = {}
-        # upwards from the bad nodes, one sweep a level: trees are flat, and nothing is kept for sound nodes
+        # upwards from the damaged nodes, one pass per level: trees are flat, and sound nodes cost no memory
         level = set(nodes)
         while level:
             above: set[int] = set()
@@ -151,9 +151,9 @@ class Radius:
 
 
 def _parents_first(nodes: set[int], parents: dict[int, list[int]]) -> Iterator[int]:
-    """The nodes so that parents come before their children; of a cycle, as far as there is an order.
+    """Yield nodes so that parents come before their children.
 
-    The nodes of a cycle come twice, so that what reaches one of them reaches all.
+    The nodes of a cycle have no such order. They come repeatedly, so that facts about one reach all.
     """
     missing = {node: len(parents.get(node, ())) for node in nodes}
     children: dict[int, list[int]] = {}
@@ -175,7 +175,7 @@ def _parents_first(nodes: set[int], parents: dict[int, list[int]]) -> Iterator[i
 
 
 def without(spans: Ranges, versions: Sequence[int], hit: Ranges) -> Ranges:
-    """The versions of a list that lie in some ranges and not in others."""
+    """Return the versions of a list that are in `spans` and not in `hit`."""
     return ranges(version for version in versions if inside(version, spans) and not inside(version, hit))
 
 

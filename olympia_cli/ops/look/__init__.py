@@ -1,4 +1,1 @@
-"""What people ask of a catalog: its log, differences, histories, node files, the shape of its tree, how it is doing.
-
-It only reads.
-"""
+"""Read-only views of a catalog: log, differences, histories, node files, tree shape and status."""

@@ -1,4 +1,4 @@
-"""Why a catalog needs attention, and what to do about each of the reasons."""
+"""The reasons why a catalog needs attention, each with the command to run next."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ from olympia_cli.ops.export.note import resume_command
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
 
 FAR_BEHIND = 100
-"""A hint that lags by more than so many versions costs every reader probes."""
+"""The acceptable lag of the hint `vn/latest`, in versions. Beyond it every reader probes many roots."""
 
 SHOW_CLOCK = ("date", "-u")
 
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """What is the matter, and the words of the command that comes next: one of this program's, or with `shell` one of
-    the machine's. `overdue` is work that was not done in time."""
+    """A reason for attention, and the words of the next command: one of this program, or with `shell` one of the
+    machine. `overdue` marks work that is late.
+    """
 
     text: str
     words: tuple[str, ...]
@@ -37,7 +38,7 @@ class Reason:
 
 
 def damage(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
-    """What runs of fsck found that no later run has cleared; the command looks again, and says how to mend it."""
+    """Return the damage that runs of fsck found and no later run has cleared. The command repeats the run."""
     reasons = []
     for run in reversed(runs):
         if run.damaged:
@@ -48,24 +49,26 @@ def damage(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
 
 
 def worth_knowing(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
-    """What to do next with a catalog that needs nothing at once."""
+    """Return the advice for a catalog without urgent problems."""
     if any(run.complete for run in runs):
         return ()
-    text = "the last fsck did not come to its end" if runs else "nobody has checked this catalog"
+    text = "the last fsck did not finish" if runs else "this catalog has never been checked"
     return (Reason(text, ("fsck", "--since-last") if runs else ("fsck",)),)
 
 
 def unfinished(exports: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
-    """The exports that are under way or were interrupted: nobody can tell which from here."""
+    """Yield a reason for each unfinished export. Running and interrupted exports cannot be told apart here."""
     for export in exports:
         when = f"{export['begun_at'][:16].replace('T', ' ')}Z"
-        text = f"the export {export['name']}, begun {when}, is unfinished: unless it is under way, go on with it"
+        text = f"the export {export['name']}, begun {when}, is unfinished: resume it unless it is still running"
         yield Reason(text, resume_command(export["name"], export["location"]))
 
 
 def fsck_due(runs: Sequence[FsckRun], now: int) -> Reason | None:
-    """The fsck that a careful administrator would run next: something each day, everything each week. It is advice,
-    and no reason for an exit code: what is overdue is the catalog's own policy."""
+    """Return the next fsck to run: some check every day, a full one every week.
+
+    This is advice only. The catalog's own settings decide what is overdue.
+    """
     if notes := worth_knowing(runs):
         return notes[0]
     thorough = [run for run in runs if run.all_versions and run.level in ("full", "data")]
@@ -89,14 +92,21 @@ def needs_attention(
     fsck: Mapping[str, Any] | None,
     expire: Mapping[str, Any] | None,
 ) -> tuple[Reason, ...]:
-    """What makes the exit code 51, the most pressing first. `stored_at_millis` is when the latest root was written, by
-    the store's clock."""
+    """Return the reasons for exit code 51, the most urgent first. `stored_at_millis` is the latest root's time by the
+    store's clock.
+    """
     return (
+        *_root(snapshot),
         *_hint(snapshot, hints, values["hint_lag"]),
         *_transactions(values["transactions"]),
         *_overdue(snapshot, now, fsck, expire),
         *_clocks(snapshot, now, stored_at_millis),
     )
+
+
+def _root(snapshot: Snapshot) -> Iterator[Reason]:
+    if not snapshot.in_place:
+        yield Reason(snapshot.out_of_place().reason, ("fsck",))
 
 
 def _hint(snapshot: Snapshot, hints: Hints, lag: int | None) -> Iterator[Reason]:
@@ -108,7 +118,7 @@ def _hint(snapshot: Snapshot, hints: Hints, lag: int | None) -> Iterator[Reason]
     elif lag is not None and lag > FAR_BEHIND:
         yield Reason(f"the hint vn/latest is {plural(lag, 'version')} behind", mend)
     elif lag is not None and lag < 0:
-        # a root may be lost, so nothing is put right before somebody looked
+        # a root may be lost, so fsck must run before a repair
         yield Reason(f"the hint vn/latest is {plural(-lag, 'version')} ahead", look)
 
 
@@ -140,7 +150,7 @@ def _clocks(snapshot: Snapshot, now: int, stored_at_millis: int) -> Iterator[Rea
     if behind > HALF_AN_HOUR_MILLIS:
         text = f"this machine's clock is {span_text(behind)} behind the store's: set it"
         yield Reason(text, SHOW_CLOCK, shell=True)
-    # by the later of two clocks: what is past by one of them harms nothing
+    # compare with the later of the two clocks: a date that one of them has passed does no harm
     ahead = dated_ahead(snapshot, max(now, stored_at_millis))
     if ahead is not None:
         yield Reason(*way_out(snapshot, ahead))

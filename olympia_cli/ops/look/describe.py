@@ -1,6 +1,6 @@
-"""Objects and actions as plain values: what the JSON output holds, and what tables are made from.
+"""Objects and actions as plain values, for JSON and for tables.
 
-Locations are masked here: an older program may have stored one with a secret.
+Locations are masked, because an older program may have stored one with a secret.
 """
 
 from __future__ import annotations
@@ -40,29 +40,28 @@ _PLACES = {*PLACES, TABLE_LOCATION}
 
 
 def describe_name(name: ObjectName | None) -> dict[str, Any]:
-    """The object of an action or a change: for a namespace both names are its own."""
+    """Describe the object of an action or a change. A namespace has its own name in both fields."""
     if name is None:
         return {"object": "catalog", "namespace": None, "name": None}
     return {"object": name.kind.word, "namespace": name.namespace, "name": name.name or name.namespace}
 
 
 def describe_known(name: ObjectName | None) -> dict[str, Any]:
-    """The object of a key, if the key can be read."""
+    """Describe the object of a key, if the key can be decoded."""
     return dict.fromkeys(("object", "namespace", "name")) if name is None else describe_name(name)
 
 
 def describe_action(action: Action) -> dict[str, Any]:
-    """An action of the log."""
     return {"type": action.type_name, **describe_name(action.name), "detail": action_detail(action)}
 
 
 def describe_actions(actions: Iterable[Action]) -> list[dict[str, Any]]:
-    """What a version did; who committed it is told elsewhere."""
+    """Describe the actions of a version, without the action that records the commit's author."""
     return [describe_action(action) for action in changes(actions)]
 
 
 def action_detail(action: Action) -> dict[str, Any]:
-    """What an action says beyond its type and object."""
+    """Return the details of an action, besides its type and object."""
     detail: dict[str, Any] = {}
     if action.id:
         detail["id"] = action.id
@@ -119,7 +118,7 @@ def action_detail(action: Action) -> dict[str, Any]:
 
 
 def _table_detail(action: Action, unnamed: int) -> dict[str, Any]:
-    """What a change of a table's columns or data says: which columns, how many files."""
+    """Return the columns or the numbers of files that a change of a table names."""
     if action.type == T.TABLE_ALTER_ADD_COLUMNS:
         return {"added_columns": list(action.parse_payload(TableAlterAddColumnsDef).column_names)}
     if action.type == T.TABLE_ALTER_REMOVE_COLUMNS:
@@ -139,7 +138,9 @@ def _table_detail(action: Action, unnamed: int) -> dict[str, Any]:
 def describe_object(
     entry: CatalogObject[ObjectDefinition], version: int | None, *, exact: bool = False
 ) -> dict[str, Any]:
-    """A namespace, table or view as `show` prints it. `exact` masks nothing, for a program that opens the locations."""
+    """Describe a namespace, table or view as `show` prints it. With `exact`, nothing is masked, for programs that open
+    the locations.
+    """
     name, definition = entry.name, entry.definition
     shown: dict[str, Any] = {}
     if isinstance(name, TableName | ViewName):
@@ -160,24 +161,24 @@ def describe_object(
 
 
 def describe_properties(properties: Mapping[str, str], exact: bool = False) -> dict[str, str]:
-    """Properties by name; the locations among them are masked unless they are to be exact."""
+    """Return the properties sorted by name. Locations are masked unless `exact`."""
     hidden = set() if exact else _PLACES
     return {
-        # a metadata file may hold a value that is no text
+        # a metadata file may hold a value that is not a string
         key: masked(value) if key in hidden and isinstance(value, str) else value
         for key, value in sorted(properties.items())
     }
 
 
 def shown_field(name: str, value: Any) -> Any:
-    """The value of a field as `changed_fields` names it; that of a location is masked."""
+    """Return the value of a field for display. `name` is as in `changed_fields`. Locations are masked."""
     is_place = name.endswith("_location") or name.startswith("exported_snapshots.")
     is_place = is_place or name.removeprefix("properties.") in _PLACES
     return masked(value) if is_place and isinstance(value, str) else value
 
 
 def describe_definition(definition: Definition) -> dict[str, Any]:
-    """All fields of a definition that have a value, as plain and exact values, to be compared."""
+    """Return all fields of a definition that have a value, as exact plain values for comparisons."""
     shown: dict[str, Any] = {}
     for field, value in definition.ListFields():
         if field.name == "integrity":
@@ -185,7 +186,7 @@ def describe_definition(definition: Definition) -> dict[str, Any]:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             shown[field.name] = dict(sorted(value.items()))
         elif field.name == "substrait_read_rel":
-            # the digest tells two plans of one length apart
+            # the digest distinguishes two plans of one length
             shown[field.name] = f"{len(value)} bytes, sha256 {sha256(value).hexdigest()[:16]}"
         elif field.name == "schema":
             shown[field.name] = [_column(column) for column in value.columns]
@@ -227,7 +228,7 @@ def _describe_view(definition: ViewDef, exact: bool) -> dict[str, Any]:
 
 
 def _column(column: Any) -> dict[str, Any]:
-    """A column with all that lies in it; what it does not have is left out."""
+    """Describe a column with its nested columns. Empty fields are omitted."""
     shown: dict[str, Any] = {
         "id": column.id,
         "name": column.name,

@@ -1,4 +1,4 @@
-"""What was created, altered, renamed and dropped between two versions."""
+"""The objects that were created, altered, renamed and dropped between two versions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from olympia_cli.tree.diff import diff as tree_diff
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange:
-    """One object that differs. `name` is its newer name; `old_name` differs from it only when it was renamed."""
+    """An object that differs. `name` is its newer name; `old_name` differs from it only if the object was renamed."""
 
     change: str
     name: ObjectName
@@ -30,17 +30,17 @@ class ObjectChange:
         return present.id if present is not None else ""
 
     def fields(self) -> dict[str, tuple[Any, Any]]:
-        """The fields and properties that differ: old value, new value; None for absent."""
+        """Return the old and new values of each field and property that differs. An absent value is None."""
         if self.old is None or self.new is None:
             return {}
         return changed_fields(self.old.definition, self.new.definition)
 
 
 def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
-    """The changes from one version to another, in the order of names. Subtrees that both share are not read.
+    """Return the changes between two versions, sorted by name. Subtrees that both versions share are not read.
 
-    An object that vanishes under one name and appears under another with the same id was renamed, whoever has its
-    former name by now.
+    An object was renamed if its id disappears under one name and appears under another. Its former name may be in use
+    again.
     """
     gone: dict[ObjectName, str] = {}
     come: dict[ObjectName, str] = {}
@@ -71,8 +71,9 @@ def changes_of(
     come: Objects,
     both: Mapping[ObjectName, tuple[CatalogObject[ObjectDefinition], CatalogObject[ObjectDefinition]]],
 ) -> list[ObjectChange]:
-    """The changes, in the order of names, given the objects whose names are gone, have come, or have another
-    definition."""
+    """Return the changes, sorted by name, from the objects whose names are gone, are new, or have another
+    definition.
+    """
     changes: list[ObjectChange] = []
     for name, (older, newer) in both.items():
         if older.id != newer.id:
@@ -96,7 +97,7 @@ def _order(change: ObjectChange) -> tuple[int, str, str, bool]:
 
 
 def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
-    """Fields of two definitions that differ, properties one by one, with both values as they are shown."""
+    """Return the old and new values, masked, of the fields that differ. Properties count one by one."""
     before, after = describe_definition(old), describe_definition(new)
     changed: dict[str, tuple[Any, Any]] = {}
     for name in dict.fromkeys((*before, *after)):
@@ -115,7 +116,7 @@ def changed_fields(old: Any, new: Any) -> dict[str, tuple[Any, Any]]:
 
 def _read(snapshot: Snapshot, entries: Iterable[tuple[ObjectName, str]]) -> Iterator[CatalogObject[ObjectDefinition]]:
     entries = list(entries)
-    # what is renamed has one definition under both names
+    # a renamed object has one definition under both names
     paths = dict.fromkeys(path for _, path in entries)
     for path in paths:
         check_pointer(path, snapshot.file.path)
@@ -124,7 +125,7 @@ def _read(snapshot: Snapshot, entries: Iterable[tuple[ObjectName, str]]) -> Iter
 
 
 def describe_change(change: ObjectChange) -> dict[str, Any]:
-    """A change as JSON has it."""
+    """Return a change in its JSON form."""
     detail: dict[str, Any] = {}
     if change.change == "renamed":
         detail["from"] = {

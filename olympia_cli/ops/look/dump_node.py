@@ -1,4 +1,4 @@
-"""One node file, row by row, with all that is wrong with it. It takes any bytes and raises nothing."""
+"""Dump of one node file row by row, with all its problems. It accepts any bytes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SPACES = re.compile(" +")
 
 
 def dump_node(file: NodeBytes, sizes: Sizes | None = None) -> NodeDump:
-    """What the file holds. `sizes` are those of its catalog where they are known; a root has its own."""
+    """Dump a node file. `sizes` are the sizes of its catalog if they are known. A root holds its own."""
     remains = salvage(file.data, sizes)
     dump = NodeDump(file.path, len(file.data), file.java, problems=list(remains.problems))
     dump.sizes = remains.sizes or sizes
@@ -46,13 +46,13 @@ def dump_node(file: NodeBytes, sizes: Sizes | None = None) -> NodeDump:
 
 
 def read_target(catalog: Catalog, target: str) -> NodeDump:
-    """The file of a catalog that a target names."""
+    """Dump the node file that a target names."""
     file = find_node(catalog, target)
     return dump_node(file, catalog_sizes(catalog.store, file))
 
 
 def _check_strictly(dump: NodeDump, file: NodeBytes) -> None:
-    """Ask the rules that fsck holds nodes to: what they refuse is damaged, whatever was seen here."""
+    """Add the problems that fsck's rules find, so that both commands agree on damage."""
     sizes = dump.sizes
     keys, order = (None, None) if sizes is None else (KeyCodec.of(sizes, java=file.java), sizes.order)
     rules = NodeRules(keys, order, file.java, names=False)
@@ -69,7 +69,7 @@ def _check_strictly(dump: NodeDump, file: NodeBytes) -> None:
 
 
 class _Reader:
-    """Takes rows for what they most probably are, and notes what does not fit."""
+    """Interpret rows in the most probable way, and note the problems."""
 
     def __init__(self, dump: NodeDump, remains: Salvage) -> None:
         self._dump = dump
@@ -149,7 +149,7 @@ class _Reader:
             if at > leftmost and key is None:
                 self._note("a row of its pivot table has no key", at)
         if padding and not self._dump.java:
-            self._note(f"between its keys: {plural(padding, 'row')}, NULL throughout")
+            self._note(f"{plural(padding, 'row')} between its keys, NULL in all columns")
 
     def _check_pivot(self) -> None:
         dump, start = self._dump, self._parts.leftmost
@@ -168,7 +168,7 @@ class _Reader:
             self._note("some of its rows point to a child and some do not", start + dump.pivot[pointers.index(True)].at)
 
     def _name(self, key: str, at: int) -> ObjectName | None:
-        """The name in a key of the pivot table."""
+        """Decode a key of the pivot table. Note a problem if that fails."""
         name = self._parse(key)
         if name is None and not OBJECT_KEY.match(key):
             self._note(f"the key {key[:60]!a} is of no known type", at)
@@ -177,7 +177,7 @@ class _Reader:
         return name
 
     def _parse(self, key: str) -> ObjectName | None:
-        """The name in a key. Names hold no spaces, so it can be had without the sizes, if there is any padding."""
+        """Decode a key. Names have no spaces, so padded keys can be decoded without the sizes."""
         parts = _SPACES.split(key[4:].rstrip(" "))
         try:
             if self._codec is not None:
@@ -213,7 +213,7 @@ class _Reader:
             if isinstance(key, str) and isinstance(value, str) and not isinstance(pnode, str):
                 self._dump.actions.append(self._action(key, value, at))
             elif LOST in (key, value):
-                # what is lost was said already
+                # the lost cell was noted before
                 self._dump.actions.append(self._unreadable(_plain(key), "it cannot be read"))
             else:
                 self._note("a row after the pivot table is not an action row", at)
@@ -232,11 +232,11 @@ class _Reader:
         except Damaged as error:
             self._note(error.reason, at)
         except (OlympiaError, ValueError, TypeError, KeyError) as error:
-            self._note(f"its action row for {key.strip()[:60]!a} makes no sense: {type(error).__name__}", at)
+            self._note(f"its action row for {key.strip()[:60]!a} cannot be decoded: {type(error).__name__}", at)
         return self._unreadable(key, "it cannot be decoded")
 
     def _unreadable(self, key: str | None, reason: str) -> ActionRow:
-        """An action of which only the object is known."""
+        """Return an action of which at most the object is known."""
         description = describe_known(self._parse(key) if key is not None else None)
         named = describe_name(None) if key == CATALOG_DEF else description
         return ActionRow(key or "", {"type": "unreadable", **named, "detail": {"key": key, "reason": reason}})
@@ -248,9 +248,9 @@ class _Reader:
         dump.digest = digest_state(self._rows[:end], self._remains.digest)
         dump.actions_digest = digest_state(self._rows[end:], self._remains.actions_digest)
         if dump.digest == "mismatch":
-            self._note("its rows are not what its digest says")
+            self._note("checksum mismatch")
         if dump.actions_digest == "mismatch":
-            self._note("its action rows are not what their digest says")
+            self._note("checksum mismatch in its action rows")
 
 
 def _plain(cell: Cell) -> str | None:

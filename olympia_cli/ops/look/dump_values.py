@@ -1,4 +1,4 @@
-"""What can be said of one node file, as values."""
+"""The parts of the dump of a node file."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from olympia_cli.ops.walk.remains import DigestState
 
 @dataclass(frozen=True, slots=True)
 class PivotRow:
-    """A row of the pivot table. `lost` names the columns that are NULL here only because they cannot be read."""
+    """A row of the pivot table. `lost` names the columns that cannot be read, and therefore are None here."""
 
     at: int
     key: str | None
@@ -26,7 +26,7 @@ class PivotRow:
 
     @property
     def object(self) -> str:
-        """What the key stands for, as a person reads it."""
+        """The object of the key, for display."""
         if self.name is not None:
             return f"{self.name.kind.word} {self.name}"
         return "NULL" if self.key is None and "key" not in self.lost else "?"
@@ -46,7 +46,7 @@ class ActionRow:
 
 @dataclass(slots=True)
 class NodeDump:
-    """All that can be said of a node file."""
+    """The dump of a node file."""
 
     path: str
     size: int
@@ -63,7 +63,7 @@ class NodeDump:
 
     @property
     def version(self) -> int | None:
-        """The version that the file is the root of, by its name, wherever the file is."""
+        """The version whose root this file is, by the file's name alone, in any folder."""
         return parse_root_path("vn/" + self.path.rpartition("/")[2])
 
     @property
@@ -76,11 +76,10 @@ class NodeDump:
 
     @property
     def missing_rows(self) -> int:
-        """Rows of the table that are NULL and not stored; the seed's table has as many rows as the order says."""
+        """The number of rows that are NULL and not stored. The table of the Java SDK has as many rows as the order."""
         return max(0, self.sizes.order - len(self.pivot)) if self.sizes is not None and self.pivot else 0
 
     def describe(self) -> dict[str, Any]:
-        """The JSON document."""
         return {
             "path": self.path,
             "kind": self.kind,
@@ -97,7 +96,7 @@ class NodeDump:
         }
 
     def summary(self) -> str:
-        """What is wrong, in one line."""
+        """The first problem, and the number of the others."""
         if self.unsupported:
             return self.unsupported
         more = len(self.problems) - 1

@@ -1,4 +1,4 @@
-"""The log as it grows: versions in the order in which they are committed."""
+"""The log while it grows: yield versions in the order of their commits."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from olympia_cli.format.paths import MAX_VERSION, root_path
 from olympia_cli.ops.look.log import LogEntry, read_entry
 
 WINDOW = 8
-"""So many roots are asked for at a time: a look costs the same, however much was committed since the last one."""
+"""The number of roots per request. Each poll costs the same, however many versions were committed."""
 
 LOOK_AROUND = 10
-"""After so many looks that found nothing, whether history has gone on elsewhere: an expire may have freed the next."""
+"""After this many empty polls, look up the latest version: an expire may have deleted the next one."""
 
 
 def follow(newest: Snapshot, clock: Clock, seconds: float, say: Callable[[str], None]) -> Iterator[LogEntry]:
-    """The versions after one, without end. `say` is told of versions that went before they were seen."""
+    """Yield the versions after `newest`, without end. `say` reports versions that were expired before they
+    were read.
+    """
     store, width, version, idle = newest.store, newest.file.width, newest.version, 0
     while version < MAX_VERSION:
         last = version

@@ -1,4 +1,4 @@
-"""The way from a root down to a key, through nodes that may be damaged: what can be read is used, and said."""
+"""The path from a root down to a key, through nodes that may be damaged."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from olympia_cli.tree.load import MAX_DEPTH
 
 @dataclass(frozen=True, slots=True)
 class WayStep:
-    """A node on the way: the row that is the key, or whose child is next, and the row behind it."""
+    """A node on the path: the row with the key or with the pointer to the next node, and the following row."""
 
     dump: NodeDump
     row: PivotRow | None
@@ -46,7 +46,7 @@ class WayStep:
 
 @dataclass(slots=True)
 class Way:
-    """The nodes from the root to where the key is or would be."""
+    """The nodes from the root to the place of the key."""
 
     version: int | None
     key: str
@@ -55,7 +55,7 @@ class Way:
     value: str | None = None
     definition: dict[str, Any] | None = None
     broken: list[tuple[str, str]] = field(default_factory=list)
-    """Files that could not even be read, and why."""
+    """Files that could not be read, each with the reason."""
     stopped: str = ""
 
     @property
@@ -64,7 +64,7 @@ class Way:
 
     @property
     def damaged(self) -> list[tuple[str, str]]:
-        """What is wrong on the way: a path and a reason for each file."""
+        """The problems on the path: a file and a reason each."""
         return [(step.dump.path, step.dump.summary()) for step in self.steps if step.dump.problems] + self.broken
 
     def describe(self) -> dict[str, Any]:
@@ -81,18 +81,20 @@ class Way:
 
 
 def follow_key(catalog: Catalog, target: str, key_target: KeyTarget) -> Way:
-    """The way from a node, usually a root, to what is wanted; of several meanings the first that is there."""
+    """Return the path from a node, usually a root, to the key. If the target has several meanings, take the first that
+    exists.
+    """
     file = find_node(catalog, target)
     sizes = catalog_sizes(catalog.store, file)
     top = dump_node(file, sizes)
     if sizes is None and key_target.raw is None:
         raise Damaged(
-            "", file.path, "the sizes of names are not known, so no key can be made", hint="give the key itself"
+            "", file.path, "the sizes of names are unknown, so names cannot be encoded", hint="pass the key itself"
         )
     codec = KeyCodec(0, 0, 0) if sizes is None else KeyCodec.of(sizes, java=file.java)
     ways = []
     for key, name in key_target.keys(codec):
-        # of the Java SDK's keys it makes characters again, which can be printed
+        # restore the characters of the Java SDK's keys, so that they can be printed
         whole = key.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         way = _follow(catalog.store, top, whole, name)
         if way.is_there:
@@ -138,7 +140,7 @@ def _follow(store: Store, top: NodeDump, key: str, name: ObjectName | None) -> W
 
 
 def _step(dump: NodeDump, key: str) -> WayStep:
-    """Where the key is in the node: the last row at or before it."""
+    """Return the last row whose key is not greater than the key."""
     target = utf16_units(key) if dump.java else key
     nearest: PivotRow | None = None
     for row in dump.pivot:

@@ -1,4 +1,4 @@
-"""How fast a catalog grows, as far as little reading tells."""
+"""The growth of a catalog per day, from few reads."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from olympia_cli.storage.protocol import FileInfo
 
 WINDOW_MILLIS = 7 * DAY_MILLIS
 SHORTEST_MILLIS = 3_600_000
-"""What happened within less than an hour tells nothing about a day."""
+"""The shortest time for which a rate per day is computed."""
 
 
 def growth(snapshot: Snapshot, oldest: int, stored_at_millis: int) -> dict[str, Any]:
-    """Versions a day since the oldest that counts, by the store's clock: one request."""
+    """Return the number of versions per day since the oldest version, by the store's clock. One request."""
     try:
         first = snapshot.store.stat(root_path(oldest, snapshot.file.width)).modified_at_millis
     except PathMissing:
@@ -29,7 +29,9 @@ def growth(snapshot: Snapshot, oldest: int, stored_at_millis: int) -> dict[str, 
 
 
 def growth_in_full(snapshot: Snapshot, objects: int, listing: Sequence[FileInfo]) -> dict[str, Any]:
-    """Objects a day, against the version of a week ago; bytes written a day in that time, of what is still there."""
+    """Return objects per day, compared with the version of a week ago, and bytes per day, counted by the files that
+    still exist.
+    """
     end = max(file.modified_at_millis for file in listing)
     begin = max(min(file.modified_at_millis for file in listing), end - WINDOW_MILLIS)
     written = sum(file.size for file in listing if file.modified_at_millis > begin)
@@ -41,7 +43,7 @@ def count_objects(snapshot: Snapshot) -> dict[str, int]:
 
 
 def _objects(snapshot: Snapshot, now: int) -> float | None:
-    """None when what there was cannot be read any more."""
+    """Return None if the older version cannot be read."""
     end = snapshot.created_at_millis
     try:
         before = _week_ago(snapshot, end - WINDOW_MILLIS)

@@ -23,12 +23,14 @@ from olympia_cli.ops.look.log import LogEntry, log
 from olympia_cli.tree.search import search_ahead
 
 WINDOW = 32
-"""How many versions are looked at together: as many roots as a store reads in parallel."""
+"""The number of versions read together: as many roots as a store reads in parallel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revision:
-    """A version that changed the object: what it was called and looked like after it, None when it was gone."""
+    """A version that changed the object, with the object's name and definition after it. `after` is None if it was
+    dropped.
+    """
 
     entry: LogEntry
     change: str
@@ -43,10 +45,10 @@ def history(
     back_to: int = 0,
     unread: Callable[[int, Damaged], None] = lambda version, damaged: None,
 ) -> Iterator[Revision]:
-    """The object's revisions, newest first, back to its creation, to the oldest version or to the one that is given.
+    """Yield the revisions of an object, newest first, back to its creation, or to `back_to`, or to the oldest version.
 
-    An object that is not there any more is followed from the version that dropped it. What a version did that cannot
-    be read shows as what the next one did; `unread` is told why.
+    A dropped object is followed from the version that dropped it. If a version cannot be read, its changes appear in
+    the revision of the next version, and `unread` is called with the reason.
     """
     current: ObjectName | None = name
     newer: CatalogObject[ObjectDefinition] | None = None
@@ -57,7 +59,7 @@ def history(
     entries = log(latest, max(back_to, oldest_version(latest)))
     while window := list(islice(entries, WINDOW)):
         if current is not None:
-            # one that a rename moves in between is looked up by itself
+            # if an object is renamed within the window, its older name is read without this cache
             _read_ahead([entry.snapshot for entry in window if entry.snapshot is not None], current)
         for entry in window:
             if entry.snapshot is None:
@@ -88,9 +90,9 @@ def history(
 
 
 def _read_ahead(snapshots: Sequence[Snapshot], name: ObjectName) -> None:
-    """Read what lies on the way to an object in several versions of one catalog, each level in one round trip.
+    """Read the nodes on the way to an object in several versions of a catalog, one round trip per level.
 
-    What cannot be read is left to whoever asks for it.
+    Errors are ignored; the later read of the same file raises them.
     """
     if not snapshots:
         return
@@ -127,7 +129,7 @@ def _revision(
 
 
 def _before_rollback(id: str | None, name: ObjectName, entry: LogEntry, latest: Snapshot) -> ObjectName:
-    """What the object was called in the version that a rollback left."""
+    """Return the name of the object in the version before a rollback."""
     if id is None or entry.rollback_to is None:
         return name
     snapshot = at_version(entry.version - 1, latest)
@@ -135,7 +137,7 @@ def _before_rollback(id: str | None, name: ObjectName, entry: LogEntry, latest: 
 
 
 def _before(name: ObjectName, actions: tuple[Action, ...]) -> ObjectName:
-    """What the object was called before a version's actions."""
+    """Return the name of the object before the actions."""
     for action in reversed(actions):
         if action.type in RENAMES and action.name is not None:
             name = moved(name, new_name(action), action.name)

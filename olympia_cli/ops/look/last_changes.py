@@ -1,4 +1,4 @@
-"""When the objects of a version were last changed, as the log has it."""
+"""The version of the last change of each object, from the log."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from olympia_cli.ops.look.log import LogEntry, log
 
 
 def last_changes(snapshot: Snapshot, names: Iterable[ObjectName]) -> dict[ObjectName, LogEntry]:
-    """The version that made each object what it is. The log is read back to the first that is not needed any more; what
-    was made before the oldest version, or by a program that does not say what it did, is not in it."""
+    """Return the last version that changed each object.
+
+    The log is read back only as far as needed. Objects are missing whose last change is older than the oldest version,
+    or is in a version without an action log.
+    """
     waiting = _Waiting(set(names))
     last: dict[ObjectName, LogEntry] = {}
     for entry in log(snapshot, oldest_version(snapshot)) if waiting.names else ():
-        # what a rollback passed over is no part of what things are
+        # versions that a rollback undid did not form the present state
         if entry.undone_by is not None:
             continue
         before = set(waiting.names)
@@ -32,7 +35,7 @@ def last_changes(snapshot: Snapshot, names: Iterable[ObjectName]) -> dict[Object
 
 @dataclass(slots=True)
 class _Waiting:
-    """The names whose last change is not found yet; the newest version is looked at first."""
+    """The names whose last change is not yet found. Actions are replayed newest first."""
 
     names: set[ObjectName]
 

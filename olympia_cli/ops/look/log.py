@@ -1,4 +1,4 @@
-"""The action log: versions, newest first, with what each did and whether it still counts."""
+"""The action log: versions, newest first, with their actions, and whether a rollback or revert undid them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from olympia_cli.names import AtTime, parse_reference, settle
 from olympia_cli.ops.look.told import told_actions
 
 LONG_GAP = 64
-"""So many missing versions in a row are told one by one."""
+"""The number of missing versions in a row that are reported one by one."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One version. `undone_by` is the rollback that passed over it, and `reverted_by` the commit that took back what it
-    did, seen from where the log begins.
+    """A version in the log. `undone_by` is the rollback that undid it, `reverted_by` the commit that reverted it.
 
-    `unreadable` says why what it did cannot be read; `snapshot` is None when not even its root can.
+    Both are seen from the version at which the log begins. `unreadable` is the reason if the actions cannot be read.
+    `snapshot` is None if the root cannot be read.
     """
 
     version: int
@@ -53,7 +53,7 @@ class LogEntry:
 
     @property
     def changes(self) -> tuple[Action, ...]:
-        """The actions without the note of who committed."""
+        """The actions without the one that records the commit's author."""
         return changes(self.actions)
 
     @property
@@ -70,7 +70,7 @@ class LogEntry:
 
     @property
     def reverts(self) -> list[tuple[int, int]]:
-        """The versions that it takes back: the first and the last of each range."""
+        """The ranges of versions that this version reverts, each with its first and last version."""
         return [(versions.first, versions.last) for versions in self._info.reverts]
 
     @property
@@ -79,12 +79,12 @@ class LogEntry:
 
 
 def log(newest: Snapshot, oldest: int, counts: int | None = None, undoing: int | None = None) -> Iterator[LogEntry]:
-    """The versions from one back to another, both included, as they are asked for: roots are read in parallel,
-    a bounded number ahead.
+    """Yield the versions from `newest` back to `oldest`, both included. Roots are read in parallel, a bounded number
+    ahead.
 
-    A rollback goes on from an older version, so the versions between are not part of what came after. `counts`
-    is the next version, going back, that is; who goes on from a log that ended says which, and what rollback passes
-    over those in between. A version that cannot be read is told as such, and hides none before it.
+    A rollback continues from an older version, so it undoes the versions between. `counts` is the next version, going
+    back, that is not undone. A caller that continues an earlier log passes it, and in `undoing` the rollback that undid
+    the versions before it. An unreadable version is yielded with the reason, and the log continues behind it.
     """
     counts = newest.version if counts is None else counts
     reverts: list[tuple[int, int, int]] = []
@@ -101,7 +101,7 @@ def log(newest: Snapshot, oldest: int, counts: int | None = None, undoing: int |
         reverts = [span for span in reverts if span[0] <= version]
         reverted_by = next((by for first, last, by in reverts if first <= version <= last), None)
         if undone_by is None and reverted_by is None:
-            # what did not last itself has taken nothing back
+            # a commit that was itself undone or reverted reverts nothing
             reverts += [(first, last, version) for first, last in entry.reverts]
         else:
             entry = replace(entry, undone_by=undone_by, reverted_by=reverted_by)
@@ -109,8 +109,9 @@ def log(newest: Snapshot, oldest: int, counts: int | None = None, undoing: int |
 
 
 def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreError | Damaged]]:
-    """The roots from one version back to another. Of a long gap only the beginning is told one by one: it may be as
-    long as there are numbers, and a listing says where it ends.
+    """Yield the roots from one version back to another.
+
+    Of a long gap only the first versions are yielded one by one. Gaps may be huge, so a listing then finds the end.
     """
     store, width = newest.store, newest.file.width
     if oldest <= newest.version:
@@ -136,7 +137,9 @@ def _roots(newest: Snapshot, oldest: int) -> Iterator[tuple[int, bytes | StoreEr
 
 
 def read_entry(version: int, data: bytes | Damaged, near: Snapshot) -> LogEntry:
-    """A version and what it did, or why either cannot be read. What became of it later is not known here."""
+    """Return a version with its actions, or the reason why either cannot be read. Later rollbacks and reverts are not
+    considered.
+    """
     snapshot = None
     try:
         if isinstance(data, Damaged):
@@ -145,7 +148,7 @@ def read_entry(version: int, data: bytes | Damaged, near: Snapshot) -> LogEntry:
         root, rows = (None, None) if file.java else decode_commit(data, file.path)
         snapshot = Snapshot(near.store, file, near, root)
         if not snapshot.in_place:
-            # a copy says what another version did
+            # a copy holds the actions of another version
             raise snapshot.out_of_place()
         actions = told_actions(snapshot) if rows is None else snapshot.actions(rows())
         return LogEntry(version, snapshot, actions, rollback_target(actions), None)
@@ -160,16 +163,16 @@ def _version(path: str | None) -> int | None:
 def log_between(
     catalog: Catalog, since: str | None, until: str | None, number: int | None = None
 ) -> Iterator[LogEntry]:
-    """The log from one reference back to another, at most so many versions.
+    """Return the log from one reference back to another, with at most `number` versions.
 
-    A time that lies between versions leaves out those before it.
+    If `since` is a time between two versions, the log ends with the later one.
     """
     now = catalog.clock.now_millis()
-    # a damaged latest root does not hide what was before it
+    # versions before a damaged latest root are still shown
     newest = catalog.snapshot(None if until is None else parse_reference(until))
     if number == 0:
         return iter(())
-    # the newest is there, whatever an expire does
+    # the latest version exists even during an expire
     oldest = newest.version if number == 1 else oldest_version(newest)
     if number is not None:
         oldest = max(oldest, newest.version - number + 1)

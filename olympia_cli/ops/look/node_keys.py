@@ -1,4 +1,4 @@
-"""Keys as people read and write them: names, or the key itself with its padding as counts."""
+"""Keys in readable form: names, or the raw key with its padding as counts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _RAW = re.compile("[A-Za-z0-9+-]===|catalog_def$")
 
 
 def compact_key(key: str) -> str:
-    """The key with each run of padding as ` +95`. Names hold no spaces, so nothing else looks like that."""
+    """Return the key with each run of padding as ` +95`. Names have no spaces, so this is unambiguous."""
     return _PADDING.sub(lambda match: f" +{len(match[0])} ", key).rstrip(" ")
 
 
 def expand_key(text: str) -> str:
-    """The key behind a compact one; a key that is whole stays as it is."""
+    """Return the key of a compact one. A complete key is returned unchanged."""
     parts = text.split(" ")
     if "" in parts or not all(_COUNT.fullmatch(part) for part in parts[1::2]):
         return text
@@ -30,7 +30,7 @@ def expand_key(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class KeyTarget:
-    """What a person asks for: a key, or names that it may stand for, the likeliest first."""
+    """The user's target: a raw key, or the names that the text may mean, the most probable first."""
 
     text: str
     raw: str | None
@@ -60,7 +60,7 @@ class KeyTarget:
         return name is not None and name in self.names
 
     def keys(self, codec: KeyCodec) -> Iterable[tuple[str, ObjectName | None]]:
-        """The keys to look for, with what they stand for."""
+        """Return the keys to search for, each with its name."""
         if self.raw is not None:
             return [(self.raw, None)]
         keys = []
@@ -71,7 +71,7 @@ class KeyTarget:
             except InvalidName as error:
                 refused = refused or error
         if not keys:
-            raise refused or InvalidOption(f"{self.text[:60]!a} names nothing", hint="give NS or NS.T")
+            raise refused or InvalidOption(f"{self.text[:60]!a} names no object", hint="pass NS or NS.T")
         return keys
 
     @property

@@ -1,4 +1,4 @@
-"""Which node file a person means, and its catalog's sizes, without decoding it: people look at damaged roots."""
+"""Find a node file by what the user types, and its catalog's sizes, without decoding it, as it may be damaged."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_STEPS_BACK = 64
 
 @dataclass(frozen=True, slots=True)
 class NodeBytes:
-    """A node file as it is in a catalog. `java` says that the catalog is the Java SDK's."""
+    """The bytes of a node file. `java` is true in a catalog of the Java SDK."""
 
     path: str
     data: bytes
@@ -35,7 +35,9 @@ class NodeBytes:
 
 
 def find_node(catalog: Catalog, target: str) -> NodeBytes:
-    """The file that a target names: a path, perhaps shortened, the beginning of a node's uuid, or a version."""
+    """Read the file that a target names: a path, which may be shortened, the beginning of a node's uuid, or a
+    version.
+    """
     short = target.strip().removesuffix("…").removesuffix("...")
     if short.startswith(("vn/", "node/")):
         return _read(catalog.store, _complete(catalog.store, short))
@@ -43,7 +45,7 @@ def find_node(catalog: Catalog, target: str) -> NodeBytes:
         try:
             return _read(catalog.store, _complete(catalog.store, "node/" + _dashed(short.lower())))
         except PathMissing as missing:
-            # eight digits may be a version after all, and a word of eight letters an export
+            # eight digits may also be a version, and a word of eight letters an export
             try:
                 return _of_root(find_root(catalog, parse_reference(target)))
             except OlympiaError:
@@ -52,7 +54,7 @@ def find_node(catalog: Catalog, target: str) -> NodeBytes:
 
 
 def find_root(catalog: Catalog, reference: Reference) -> RootFile:
-    """The root that a reference means. Only times, durations and exports need roots that can be decoded."""
+    """Return the root that a reference means. Only times, durations and exports need sound roots."""
     store = catalog.store
     if isinstance(reference, AtVersion):
         return _version(store, reference.version)
@@ -76,7 +78,7 @@ def find_root(catalog: Catalog, reference: Reference) -> RootFile:
 
 
 def _latest_sound(store: Store) -> Snapshot:
-    """The newest version whose root can be decoded, looking back a little."""
+    """Return the newest version whose root can be decoded, among the last few."""
     latest = read_latest(store)
     for version in range(latest.version, max(-1, latest.version - _MAX_STEPS_BACK), -1):
         try:
@@ -111,7 +113,7 @@ def _read(store: Store, path: str) -> NodeBytes:
 
 
 def is_java(store: Store) -> bool:
-    """Whether the catalog is the Java SDK's; not when there is no telling."""
+    """Return whether the catalog is the Java SDK's. False if that is unknown."""
     try:
         return read_latest(store).java
     except OlympiaError:
@@ -119,7 +121,7 @@ def is_java(store: Store) -> bool:
 
 
 def catalog_sizes(store: Store, file: NodeBytes) -> Sizes | None:
-    """Order and name sizes of the catalog that a file is in, from wherever they can still be had."""
+    """Return the order and name sizes of a file's catalog, from a damaged file if necessary, or None."""
     try:
         if parse_root_path(file.path) is None:
             file = _of_root(read_latest(store))
@@ -136,7 +138,7 @@ def catalog_sizes(store: Store, file: NodeBytes) -> Sizes | None:
 
 
 def _complete(store: Store, short: str) -> str:
-    """The one path that begins so."""
+    """Return the path of the only file that begins with `short`."""
     if file_kind(short) in (FileKind.NODE, FileKind.ROOT):
         return short
     paths = sorted(
@@ -145,15 +147,17 @@ def _complete(store: Store, short: str) -> str:
         if file_kind(file.path) in (FileKind.NODE, FileKind.ROOT)
     )
     if not paths:
-        raise PathMissing(f"no node file in {store.uri} begins with {short[:80]!a}", hint="give more or other digits")
+        raise PathMissing(f"no node file in {store.uri} begins with {short[:80]!a}", hint="check the digits")
     if len(paths) > 1:
         shown = ", ".join(paths[:_MAX_CANDIDATES]) + (", …" if len(paths) > _MAX_CANDIDATES else "")
-        raise InvalidOption(f"{short[:80]!a} is ambiguous: {len(paths)} files begin so", hint=f"choose one of {shown}")
+        raise InvalidOption(
+            f"{short[:80]!a} is ambiguous: {len(paths)} files begin with it", hint=f"choose one of {shown}"
+        )
     return paths[0]
 
 
 def _dashed(digits: str) -> str:
-    """Digits of a uuid with the dashes that its file name has."""
+    """Insert the dashes of a file name into the digits of a uuid."""
     bare = digits.removesuffix(".arrow")
     if "-" in bare:
         return digits

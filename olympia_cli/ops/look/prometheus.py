@@ -1,4 +1,4 @@
-"""What `status` knows, as text for Prometheus: gauges that are there on a bad night too."""
+"""The status of a catalog as Prometheus gauges, also for a catalog that cannot be opened."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _COUNTS = {
 
 
 def prometheus(uri: str, status: Status | None) -> str:
-    """The gauges of a catalog; of one that cannot be looked at, that it cannot. What is not known is left out."""
+    """Return the gauges of a catalog. If it cannot be opened, the gauge `up` is 0. Unknown values are omitted."""
     gauges: list[Gauge] = [("up", "Whether the catalog can be opened.", int(status is not None))]
     if status is not None:
         gauges += _gauges(status)

@@ -1,4 +1,4 @@
-"""How a catalog is doing, from a handful of reads; all of it, on demand, from a listing and a walk."""
+"""The status of a catalog from a few reads, and on demand from a listing and a walk."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ALIVE = (State.OPEN, State.EXPIRED, State.UNREADABLE)
 
 
 class Standing(StrEnum):
-    """The one word for it, the worst first."""
+    """The status in one word, the worst first."""
 
     NOT_FOUND = "not found"
     UNREACHABLE = "unreachable"
@@ -46,10 +46,10 @@ class Standing(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What was found, and why the catalog stands as it does.
+    """The status of a catalog, with the reasons for it.
 
-    `attention` are the reasons that make the exit code 51, `notes` what is worth knowing and no reason to act; `runs`
-    are the runs of fsck that count.
+    `attention` holds the reasons for exit code 51, `notes` advice that needs no action, `runs` the runs of fsck that
+    count.
     """
 
     values: dict[str, Any]
@@ -64,7 +64,7 @@ class Status:
 
     @property
     def is_known(self) -> bool:
-        """Whether anybody looked: a run that was stopped before it found anything tells nothing."""
+        """True if a run of fsck was complete or found damage. A run that was stopped before that proves nothing."""
         return any(run.damaged or run.complete for run in self.runs)
 
     @property
@@ -86,14 +86,14 @@ class Status:
 
 
 def standing_of(error: OlympiaError) -> Standing:
-    """The word for a catalog that cannot be looked at. What is not allowed, or not answered, tells nothing of it."""
+    """Return the word for a catalog that cannot be opened. Denied access and timeouts say nothing about damage."""
     if error.exit_code == 10:
         return Standing.NOT_FOUND
     return Standing.UNREADABLE if error.exit_code in (40, 41) else Standing.UNREACHABLE
 
 
 def status(catalog: Catalog, full: bool = False) -> Status:
-    """Look at the catalog. It is never changed."""
+    """Compute the status. The catalog is not changed."""
     store = catalog.store
     snapshot = catalog.snapshot()
     hints = read_hints(store)
@@ -103,7 +103,7 @@ def status(catalog: Catalog, full: bool = False) -> Status:
     alive = [transaction for transaction, state in zip(saved, states, strict=True) if state in _ALIVE]
     fsck, expire, export = read_notes(store, LAST_FSCK, LAST_EXPIRE, LAST_EXPORT)
     oldest, stored = oldest_version(snapshot), store.stat(snapshot.file.path).modified_at_millis
-    # a version that was looked at by its number and is out of history since is nobody's worry
+    # ignore the damage of a version that has been expired since
     runs = [run for run in fsck_runs(fsck) if run.latest or (run.version or 0) >= oldest]
     values: dict[str, Any] = {
         "catalog": store.uri,
@@ -172,7 +172,7 @@ def _full(catalog: Catalog, snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _reclaimable(catalog: Catalog) -> int | None:
-    """What an expire would put into quarantine now; None when it would do nothing before something is mended."""
+    """Return the bytes that an expire would move to quarantine now, or None if it would refuse to run."""
     try:
         planner = Planner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=False, definitions=False)
         plan = planner.expire(read_policy(planner.definition, planner.now))

@@ -1,4 +1,4 @@
-"""What a version did, told by its difference from the one before: for versions that do not say it themselves."""
+"""Reconstruct a version's actions by comparing it with its predecessor, for versions without an action log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PROPERTY = "properties."
 
 
 def told_actions(new: Snapshot) -> tuple[Action, ...]:
-    """The actions that lead to a version from the one before, as a log would have them, in the order of names."""
+    """Return the actions from the previous version to this one, sorted by name."""
     previous = None if new.root.previous_root is None else parse_root_path(new.root.previous_root)
     if previous is None:
         return (Action(T.CATALOG_CREATE, None, definitions.body(new.definition)),)
@@ -27,7 +27,7 @@ def told_actions(new: Snapshot) -> tuple[Action, ...]:
 
 
 def told_changes(old: Snapshot, new: Snapshot) -> Iterator[Action]:
-    """The differences between two versions, as actions with the definitions that they leave."""
+    """Yield the differences between two versions, as actions with the new definitions."""
     if old.root.catalog_def != new.root.catalog_def and (fields := changed_fields(old.definition, new.definition)):
         yield Action(T.CATALOG_ALTER, None, definitions.body(new.definition), alter_payload(fields))
     for change in diff(old, new):
@@ -50,7 +50,7 @@ def _actions(change: ObjectChange) -> Iterator[Action]:
 
 
 def alter_payload(fields: dict[str, tuple[object, object]]) -> bytes:
-    """What an alter says of the fields that it changes: set and unset properties, and the others by name."""
+    """Return the payload of an alter: the set properties, the unset properties, and the other fields by name."""
     properties = {name.removeprefix(_PROPERTY): new for name, (_, new) in fields.items() if name.startswith(_PROPERTY)}
     return AlterDef(
         set_properties=[name for name, new in properties.items() if new is not None],

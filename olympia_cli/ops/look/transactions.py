@@ -1,4 +1,4 @@
-"""Distributed transactions as values: for lists, and for a look inside one."""
+"""Distributed transactions as plain values, for lists and for single ones."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from olympia_cli.ops.look.told import told_changes
 
 
 def list_transactions(catalog: Catalog) -> Iterator[dict[str, Any]]:
-    """Every transaction that has saves, ended ones included until an expire removes them."""
+    """Yield every transaction that has saves. Ended ones are included until an expire removes their saves."""
     for saved in saved_transactions(catalog, catalog.snapshot().file.java):
         yield describe_saved(saved, catalog)
 
 
 def saved_transactions(catalog: Catalog, java: bool) -> Iterator[Saved | UnreadableSave]:
-    """The transactions of a catalog; those of the Java SDK are elsewhere."""
+    """Yield the transactions of a catalog. The Java SDK stores its own in another format."""
     return saved_by_java(catalog.store) if java else saves.saved_transactions(catalog.store)
 
 
 def show_transaction(catalog: Catalog, id: str) -> dict[str, Any]:
-    """A transaction with what it has staged."""
+    """Describe a transaction with its staged actions."""
     latest = catalog.snapshot()
     saved = find_saved_by_java(catalog.store, id) if latest.file.java else saves.find(catalog.store, id)
     actions: Iterable[Action] = ()
@@ -41,7 +41,7 @@ def show_transaction(catalog: Catalog, id: str) -> dict[str, Any]:
 
 
 def count_staged(catalog: Catalog, id: str) -> int | None:
-    """How many actions a transaction has staged; None when that cannot be loaded any more."""
+    """Return the number of staged actions, or None if the transaction cannot be loaded."""
     try:
         return len(changes(distributed.load(catalog, id).transaction.actions))
     except (Damaged, PathOutside, TransactionExpired):

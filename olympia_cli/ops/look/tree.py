@@ -1,6 +1,6 @@
-"""The shape of a version's tree of node files: what each level holds, and the top of the tree for a drawing.
+"""The shape of a version's tree: the totals of each level, and the upper nodes for a drawing.
 
-Every node is read once, level by level in parallel. Of a node only counts are kept, and what the drawing shows.
+Every node is read once, level by level in parallel. Only counts and the drawn nodes are kept.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import bounds, check_depth, check_range
 
 BATCH = 65_536
-"""Nodes of a level that wait to be read at once; a wider level is gone through in parts, with what is below each."""
+"""The number of nodes of a level that are read together. A wider level is processed in parts, each with its
+subtrees.
+"""
 
 
 @dataclass(slots=True)
 class TreeNode:
-    """A node of the drawing. `reason` says what is wrong with it, under the `code` that fsck has for that."""
+    """A node of the drawing. `reason` describes its damage, `code` is fsck's code for that."""
 
     path: str
     level: int
@@ -59,7 +61,7 @@ class TreeNode:
 
 @dataclass(slots=True)
 class TreeLevel:
-    """What the nodes of a level are together."""
+    """The totals of the nodes of a level."""
 
     level: int
     nodes: int = 0
@@ -82,7 +84,9 @@ class TreeLevel:
 
 @dataclass(slots=True)
 class Shape:
-    """The whole of it. Fill is the share of the keys that the order allows; None when the order is not known."""
+    """The shape of a tree. Fill is the number of keys divided by the largest number that the order allows. It is None
+    if the order is unknown.
+    """
 
     version: int
     root: TreeNode
@@ -90,7 +94,7 @@ class Shape:
     levels: list[TreeLevel] = field(default_factory=list)
     damaged: list[TreeNode] = field(default_factory=list)
     failure: OlympiaError | None = None
-    """What the store said where it failed; the nodes may be sound."""
+    """The first error of the store. The nodes that could not be read may be sound."""
 
     @property
     def nodes(self) -> int:
@@ -109,11 +113,11 @@ class Shape:
         return sum(level.damaged for level in self.levels)
 
     def fill(self, keys: float) -> float | None:
-        # a faulty writer may have given an order that no tree has
+        # a faulty writer may have stored an impossible order
         return None if self.order is None or self.order < 2 else keys / (self.order - 1)
 
     def fills(self, level: TreeLevel) -> tuple[float | None, float | None, float | None]:
-        """The least, the average and the most."""
+        """Return the least, the average and the greatest fill of a level."""
         sound = level.nodes - level.damaged
         if not sound:
             return None, None, None
@@ -156,9 +160,10 @@ def tree_shape(
     max_children: int | None,
     on_node: Callable[[TreeNode], None] = lambda node: None,
 ) -> Shape:
-    """The shape of a version, drawn `depth` levels deep and `max_children` wide; None is without a bound.
+    """Return the shape of a version, with a drawing of `depth` levels and `max_children` children per node; None means
+    no limit.
 
-    `on_node` is called with every node as it is read: level by level, from left to right.
+    `on_node` is called for every node after it is read: level by level, from left to right.
     """
     sizes = catalog_sizes(store, NodeBytes(file.path, file.data, file.java))
     shape = Shape(file.version, TreeNode(file.path, 1), sizes.order if sizes is not None else None)
@@ -170,7 +175,7 @@ def tree_shape(
 
 @dataclass(frozen=True, slots=True)
 class _Pointer:
-    """`flaw` is what the node with the pointer knows against the one that it leads to."""
+    """A pointer to a node. `flaw` is a problem that the node with the pointer has found."""
 
     path: str
     low: str | None
@@ -181,7 +186,7 @@ class _Pointer:
 
 
 _Part = list[_Pointer]
-"""Pointers of one level, beside each other."""
+"""Neighbouring pointers of one level."""
 
 
 @dataclass(slots=True)
@@ -207,7 +212,7 @@ class _Survey:
         return _parts([child for pointer, data in nodes for child in self._take(pointer, data)])
 
     def _take(self, pointer: _Pointer, data: bytes | StoreError) -> list[_Pointer]:
-        """Count a node; the pointers to its children."""
+        """Count a node, and return the pointers to its children."""
         shape, shown = self.shape, pointer.drawn or TreeNode(pointer.path, pointer.level)
         if isinstance(data, bytes):
             shown.size = len(data)
@@ -218,7 +223,7 @@ class _Survey:
         own = next((flaw for path, flaw in facts.marks if path == pointer.path), None)
         flaw = misplaced or own or pointer.flaw
         if flaw is not None:
-            # the store's own words say more than that the file cannot be read
+            # the store's message is more precise than the flaw
             shown.reason = data.message if isinstance(data, (StorageFailed, StorageDenied)) else flaw.reason
             shown.code = flaw.code
         if facts.readable:
@@ -233,17 +238,17 @@ class _Survey:
         if shown.reason and len(shape.damaged) < 100:
             shape.damaged.append(shown)
         self.on_node(shown)
-        # a node out of its place may lead back to where it was met before
+        # the pointers of a misplaced node may form a circle
         return [] if not facts.readable or misplaced is not None else self._children(pointer, shown, facts)
 
     def _examine(self, pointer: _Pointer, data: bytes | StoreError) -> NodeFacts:
-        """The node by itself, as fsck examines it."""
+        """Examine the node by itself, as fsck does."""
         if pointer.level == 1 and isinstance(data, bytes):
             return self.rules.look_at_root_file(pointer.path, data)[0]
         return self.rules.look(pointer.path, data)
 
     def _misplaced(self, pointer: _Pointer, facts: NodeFacts) -> Flaw | None:
-        """Return the reason why the node cannot stand in its place in the tree; None if it can."""
+        """Return why the node cannot stand in its place in the tree, or None if it can."""
         if not facts.readable:
             return None
         try:
@@ -263,7 +268,7 @@ class _Survey:
         pointers = []
         for at, path in enumerate(facts.children):
             if path is None:
-                continue  # it cannot be followed; the Java SDK leaves single pointers NULL
+                continue  # a pointer that cannot be followed; the Java SDK writes NULL for some
             child: TreeNode | None = None
             if drawn and (self.max_children is None or len(shown.children) < self.max_children):
                 child = TreeNode(path, shown.level + 1)
@@ -282,7 +287,7 @@ class _Survey:
 
 
 def _parts(level: _Part) -> list[_Part]:
-    """A level in parts; the first one comes last, for what is last is gone down first."""
+    """Split a level into parts. The first part comes last, because `descend` takes the last part first."""
     return [level[at : at + BATCH] for at in range(0, len(level), BATCH)][::-1]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from olympia_cli.catalog.protection import names_lost
 from olympia_cli.catalog.versions import Hints
 from olympia_cli.format.paths import LATEST, OLDEST
-from olympia_cli.ops.fsck.hints import marked_oldest, replaceable
+from olympia_cli.ops.fsck.hints import begins_as_export, marked_oldest, replaceable
 from olympia_cli.ops.repair.catalog import FormerCatalog
 from olympia_cli.ops.repair.plan import RepairStep
 from olympia_cli.storage.protocol import Store
@@ -31,7 +31,9 @@ def plan_hints(
     exists = hints.oldest is not None or OLDEST in hints.unread or store.exists(OLDEST)
     leads = hints.oldest is not None and hints.oldest > truth
     # it may lag, and before the first expire it need not be there at all
-    is_wrong = leads or (exists and hints.oldest is None) or (not exists and marked is not None and truth > 0)
+    lags = (hints.oldest or 0) < truth
+    is_lost = lags and (not exists if marked is not None else begins_as_export(store, catalog.definition, truth))
+    is_wrong = leads or (exists and hints.oldest is None) or is_lost
     if is_wrong and OLDEST not in stays:
         steps.append(RepairStep("hint oldest", _step(store, hints, OLDEST, hints.oldest, truth)))
         writes.append((OLDEST, truth))

@@ -1,4 +1,5 @@
-"""One node's bytes become its facts, and one way leads down a tree: every other room looks at trees through this one.
+"""Reading of trees: the walk from the roots down, and the facts about each node. All other operations walk trees with
+this package.
 
-It reads stores and decodes files. It decides nothing: what facts mean for a version is said in `ops/fsck`.
+The package reads and decodes files. It does not judge what facts mean for a version; `ops/fsck` does.
 """

@@ -1,4 +1,4 @@
-"""The way down a tree. Who goes down says how places are looked at, and what a visit leads to; the order is here."""
+"""The order of a walk down a tree. The caller supplies how to read nodes and which children to follow."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ P = TypeVar("P")
 F = TypeVar("F")
 
 AT_ONCE = 1024
-"""So many places are looked at together, so that a store can read them in parallel."""
+"""The number of places to read together, so that the store can read them in parallel."""
 
 
 def descend(
@@ -19,10 +19,10 @@ def descend(
     *,
     at_once: int | None = AT_ONCE,
 ) -> Iterator[list[P]]:
-    """Visit places and all that visits lead to; gives each batch of places once they were visited.
+    """Visit places and all places that the visits return. Yield each batch of places after its visits.
 
-    `look` maps places to what is there; `visit` says which places to go on to. What was found last is looked at first,
-    so that no more waits than a few nodes a level. Without a bound a batch is a whole level.
+    `look` reads places and yields their facts; `visit` returns the places to follow. The last places found are read
+    first, so that only a few nodes per level are waiting. If `at_once` is None, a batch is a whole level.
     """
     waiting = list(tops)
     while waiting:

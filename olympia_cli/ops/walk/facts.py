@@ -1,6 +1,6 @@
-"""What one node file holds, and what is wrong with it in itself: a function of its bytes alone.
+"""The facts about one node file, and its own flaws: a function of its bytes alone.
 
-What depends on other nodes is not looked at here, so nodes can be looked at anywhere, in any order.
+Nothing here depends on other nodes, so nodes can be examined on any machine, in any order.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from olympia_cli.tree.edit import max_keys, min_keys
 _ROOT_INSIDE = "it is the root of a version, and stands inside a tree"
 
 DefinitionName = tuple[str, Kind, str]
-"""The path of a definition, the kind of its object, and the key that names it."""
+"""The path of a definition, the kind of its object, and the key of its object."""
 
 FlawedPath = tuple[str, Flaw]
-"""A path, and what is wrong there."""
+"""A path, and the flaw of its file."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFacts:
-    """A node by itself. Of one that is not `readable` it is what could still be read of it.
+    """The facts about one node. If it is not `readable`, they are what the salvage of the damaged file found.
 
-    `children` has None where a pointer cannot be followed. `has` are the namespaces whose keys are in the node, `needs`
-    those of its tables and views.
+    An item of `children` is None if its pointer cannot be followed. `has` holds the namespaces whose keys are in the
+    node, `needs` the namespaces of its tables and views.
     """
 
     path: str
@@ -52,14 +52,15 @@ class NodeFacts:
 
     @property
     def flaw(self) -> Flaw | None:
-        """The first thing that is wrong; None when the node is whole by itself."""
+        """The first flaw, or None if the node by itself is sound."""
         return self.marks[0][1] if self.marks else None
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRules:
-    """What the nodes of a catalog are held to. `keys` and `order` are None where nobody knows the catalog's sizes;
-    `names` says whether definitions are of interest."""
+    """The rules for the nodes of a catalog. `keys` and `order` are None if the catalog's sizes are unknown. `names` is
+    true if the facts must include definitions.
+    """
 
     keys: KeyCodec | None
     order: int | None
@@ -68,7 +69,7 @@ class NodeRules:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> NodeRules:
-        """Those of a version's catalog, definitions included."""
+        """Return the rules of a version's catalog, definitions included."""
         return cls(snapshot.keys, snapshot.sizes.order, snapshot.file.java, names=True)
 
     @property
@@ -78,13 +79,13 @@ class NodeRules:
         return Sizes(self.order, self.keys.namespace_size, self.keys.table_size, self.keys.view_size)
 
     def look(self, path: str, data: bytes | StoreError) -> NodeFacts:
-        """A file that stands inside a tree."""
+        """Examine a file that is inside a tree."""
         if isinstance(data, Exception):
             return self._remains(path, b"", [(path, flaw_of(data))])
         try:
             file = decode_node(data, path, self.java, self.sizes)
         except Exception as error:
-            # what a decoder stumbles over is damage, whatever it says
+            # any exception of a decoder means damage
             return self._remains(path, data, [(path, flaw_of(error))])
         is_root = parse_root_path(path) is not None
         marks = []
@@ -93,16 +94,16 @@ class NodeRules:
         return self._facts(path, file.node, is_root, file.verified, marks)
 
     def look_at_root(self, path: str, node: Node | bytes) -> NodeFacts:
-        """The top of a tree; of one that cannot be decoded its bytes are given."""
+        """Examine the root of a tree, given as its bytes if it cannot be decoded."""
         return self._remains(path, node, []) if isinstance(node, bytes) else self._facts(path, node, True, True, [])
 
     def look_at_root_file(self, path: str, data: bytes) -> tuple[NodeFacts, int | None]:
-        """As `look_at_root`, from the file: the catalog definition is among what is named. And when it was made."""
+        """Examine a root file. Return its facts and its creation time. The names include the catalog's definition."""
         try:
             root = decode_root(data, path, self.java)
             check_pointer(root.catalog_def, path)
         except Exception as error:
-            # what a decoder stumbles over is damage, whatever it says
+            # any exception of a decoder means damage
             return NodeFacts(path, False, marks=((path, flaw_of(error)),)), None
         facts = self.look_at_root(path, root.node)
         return replace(facts, names=((root.catalog_def, Kind.CATALOG, ""), *facts.names)), root.created_at_millis
@@ -116,7 +117,7 @@ class NodeRules:
         plain = all_plain(child for child in node.children if isinstance(child, str))
         for child in node.children:
             if not isinstance(child, str) or not (plain or _leads_inside(child, path, marks)):
-                children.append(None)  # the Java SDK leaves single pointers NULL
+                children.append(None)  # the Java SDK writes NULL for some pointers
                 continue
             if parse_root_path(child) is not None:
                 marks.append((child, Flaw("F207", _ROOT_INSIDE)))
@@ -149,7 +150,7 @@ class NodeRules:
             yield path, Flaw("F211", reason)
 
     def _remains(self, path: str, data: bytes, marks: list[FlawedPath]) -> NodeFacts:
-        """What can still be read of a damaged node: what it leads to is not lost, and not an orphan."""
+        """Salvage a damaged node, so that the files below it count neither as lost nor as orphans."""
         remains = remains_of_node(data, self.keys, self.sizes)
         entries = remains.entries if self.names and self.keys is not None else ()
         names = [
@@ -161,13 +162,13 @@ class NodeRules:
 
 
 Entries = tuple[tuple[str, ...], tuple[str, ...], tuple[DefinitionName, ...], tuple[Flaw, ...]]
-"""The namespaces that keys are of, those that they need, the definitions that they name, and what is wrong."""
+"""The namespaces with a key, the namespaces that objects need, the definitions, and the flaws."""
 
 _NO_ENTRIES: Entries = ((), (), (), ())
 
 
 def entries(codec: KeyCodec, keys: tuple[str, ...], values: tuple[str | None, ...]) -> Entries:
-    """What the keys and values of a node say."""
+    """Decode the keys and values of a node."""
     has: list[str] = []
     needs: list[str] = []
     names: list[DefinitionName] = []
@@ -195,15 +196,17 @@ def entries(codec: KeyCodec, keys: tuple[str, ...], values: tuple[str | None, ..
 
 
 INNER_NODES = 128
-"""So many inner nodes are remembered. The upper nodes of a tree are written anew by every commit, with other pointers
-to nodes and the same keys and values; leaves are too many, and differ."""
+"""The size of the cache for inner nodes. Every commit rewrites the upper nodes with new pointers to children, but the
+same keys and values. Leaves are too many to cache, and seldom repeat.
+"""
 
 entries_of_inner = lru_cache(INNER_NODES)(entries)
 
 
 def _spans(codec: KeyCodec, keys: Sequence[str]) -> Sequence[tuple[Kind | None, str, int]]:
-    """The kinds and namespaces of keys that follow each other, and how many there are of each; None where no object can
-    have a key."""
+    """Return the kind, the namespace and the length of each run of keys. The kind is None for a key that no object can
+    have.
+    """
     try:
         return codec.spans(keys, "")
     except Damaged:
@@ -212,7 +215,7 @@ def _spans(codec: KeyCodec, keys: Sequence[str]) -> Sequence[tuple[Kind | None, 
 
 
 def _leads_inside(pointer: str, holder: str, marks: list[FlawedPath]) -> bool:
-    """Whether a pointer can be followed; a mark says why not."""
+    """Return whether a pointer can be followed. If not, add the reason to `marks`."""
     try:
         check_pointer(pointer, holder)
     except Damaged as error:
@@ -222,9 +225,9 @@ def _leads_inside(pointer: str, holder: str, marks: list[FlawedPath]) -> bool:
 
 
 def look_at_definition(kind: Kind, data: bytes | StoreError, path: str) -> tuple[Definition, bool] | Flaw:
-    """The definition in a file and whether it has a digest that says so, or what is wrong with it.
+    """Return the definition in a file and whether its digest was verified, or the file's flaw.
 
-    Unsupported for that of a catalog that a newer program made.
+    Raise Unsupported for the definition of a catalog that needs a newer program.
     """
     if isinstance(data, Exception):
         return flaw_of(data, missing="F307" if kind is Kind.CATALOG else "F301")
@@ -235,7 +238,7 @@ def look_at_definition(kind: Kind, data: bytes | StoreError, path: str) -> tuple
             check_supported(definition, path)
     except Unsupported as error:
         if verified:
-            raise  # nothing is wrong with it
+            raise  # the file is sound
         return Flaw("F307", error.message)
     except Damaged as error:
         return flaw_of(error)

@@ -1,4 +1,4 @@
-"""Reading files that may be damaged: what is wrong with one is a value, and time may run out."""
+"""Reads of files that may be damaged: failures are values, and there may be a time limit."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.storage.protocol import Store
 
 FAILURES_IN_A_ROW = 20
-"""When so many reads fail one after the other it is the store that fails, not a file."""
+"""After this many failed reads in a row the store is assumed to fail, not the files."""
 
 
 class Place(NamedTuple):
-    """Where a file is, and the level of the tree on which it is or is named; a root's is 1."""
+    """The path of a file, and its level in the tree: the root has level 1, a definition the level of its node."""
 
     path: str
     level: int
 
 
 class StoreFailure(Exception):
-    """The store itself fails; carries its error past everything that takes errors for damage."""
+    """A failure of the store itself. Code that catches errors as damage does not catch it."""
 
     def __init__(self, error: OlympiaError) -> None:
         super().__init__(str(error))
@@ -40,7 +40,7 @@ class StoreFailure(Exception):
 
 @contextmanager
 def failures_pass() -> Iterator[None]:
-    """Where damage is told, a store that fails raises its own error."""
+    """Raise the store's own error in place of StoreFailure."""
     try:
         yield
     except StoreFailure as failure:
@@ -48,10 +48,10 @@ def failures_pass() -> Iterator[None]:
 
 
 class Files:
-    """Reads and counts files. A store that fails again and again raises StoreFailure, and so does one that gives no
-    permission: nobody can say what is in a file that he may not read. Any other file by itself never raises.
+    """Read files, and count their bytes. A failed read of a single file is a value, not an exception.
 
-    `patience` is how many failures in a row are too many.
+    Raise StoreFailure after `patience` failures in a row, and at once without permission to read: such a file may be
+    sound.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class Files:
 
     @property
     def out_of_time(self) -> bool:
-        """Whether to stop. Once it is, it stays so, and the result is not complete."""
+        """Return whether to stop. Once true, it stays true, and the result is incomplete."""
         if not self.stopped and self._out_of_time():
             self.stopped = True
         return self.stopped
@@ -80,7 +80,7 @@ class Files:
         return next(iter(self.read_many([path])))[1]
 
     def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
-        """The files in order, read in parallel where the store can."""
+        """Yield the files in order. They are read in parallel if the store can."""
         all_paths = list(paths)
         count = 0
         try:
@@ -90,30 +90,29 @@ class Files:
         except OlympiaError as error:
             if count >= len(all_paths):
                 raise
-            # a path that the store does not even look at must not hide the others
+            # a path that the store refuses must not hide the files after it
             yield all_paths[count], self._counted(_as_value(error))
             for path in all_paths[count + 1 :]:
                 yield path, self._counted(self._read_alone(path))
 
     def nodes(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
-        """Nodes in order."""
         for place, (_, data) in zip(places, self.read_many(place.path for place in places), strict=True):
             yield place, data
 
     def definitions(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
-        """Definitions in order."""
         return self.nodes(places)
 
     def looked_at(self, place: Place, data: bytes | StoreError, flaw: Flaw | None, *, is_node: bool) -> None:
-        """Somebody has looked at a file, and found it whole, or what is wrong with it."""
+        """Called for each examined file, with its flaw if it has one."""
 
     def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
-        """So many files were read elsewhere: at a place, or, where its path is empty, on its level; `names` is then
-        what an export makes of their names and sizes."""
+        """Count files that another process has read: below a place, or on its level if the path is empty. `names` is
+        the fingerprint of their names and sizes (FileCount.names).
+        """
         self.bytes += size
 
     def close(self, complete: bool = True) -> None:
-        """What was begun is over, `complete` or given up. What is read from now on is only looked up."""
+        """End the run, as `complete` or aborted. Later reads are not recorded."""
 
     def __enter__(self) -> Self:
         return self

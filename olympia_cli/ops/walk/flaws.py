@@ -1,4 +1,4 @@
-"""What is wrong with one file."""
+"""The flaw of one file."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, 
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """What is wrong with a file: its code and the words for it. `newer` says that a newer program may well read it,
-    `hint` what to do about it where fsck knows no better."""
+    """The code of a flaw, and its description. With `newer`, a newer program may be able to read the file. `hint` is
+    the advice where fsck has none of its own.
+    """
 
     code: str
     reason: str
@@ -18,12 +19,12 @@ class Flaw:
     hint: str | None = None
 
     def error(self, path: str) -> OlympiaError:
-        """For whoever cannot go on."""
+        """Return the flaw as an exception, for callers that cannot continue."""
         return Unsupported(self.reason) if self.newer else Damaged(self.code, path, self.reason, hint=self.hint)
 
 
 def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
-    """What an error met while a file was read and decoded means; `missing` is the code for a file that is not there."""
+    """Return the flaw that an error from reading or decoding a file means. `missing` is the code for a missing file."""
     if isinstance(error, Damaged):
         return Flaw(error.code, error.reason)
     if isinstance(error, PathMissing):
@@ -35,6 +36,6 @@ def flaw_of(error: Exception, missing: str = "F201") -> Flaw:
     if isinstance(error, OlympiaError):
         return Flaw("F205", f"it cannot be read: {error.message}")
     if isinstance(error, MemoryError):
-        raise error  # it says something of this machine, and nothing of the file
-    # no decoder should let anything else out; if one does, the file is what it stumbled over
+        raise error  # a fault of this machine, not of the file
+    # decoders should raise only the errors above; any other error also means that the file is damaged
     return Flaw("F205", f"it cannot be decoded: {type(error).__name__}: {str(error)[:100]}")

@@ -1,6 +1,6 @@
-"""How nodes are looked at: by this process, unless whoever walks is given a mapper that has others do it.
+"""The interface for examining nodes, and its implementation in this process. Spark supplies another one.
 
-A mapper distributes and never decides: what a node is by itself is said by `NodeRules` wherever that runs.
+A mapper only distributes work: `NodeRules` determines the facts of a node on every machine.
 """
 
 from __future__ import annotations
@@ -15,17 +15,19 @@ from olympia_cli.ops.walk.files import Files, Place
 class Mapper(Protocol):
     @property
     def at_once(self) -> int | None:
-        """So many places are best looked at together; None where that is for the one who walks to say."""
+        """The best number of places per call; None if the caller should choose."""
         ...
 
     def nodes(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
-        """What is at each of these places, in their order. Facts from elsewhere may come without the names of
-        definitions; whoever mapped them has these then."""
+        """Yield the facts of each place, in the order of the places.
+
+        Facts from other machines may lack the names of definitions; the mapper then keeps them.
+        """
         ...
 
 
 class LocalMapper:
-    """Nodes are read in parallel where the store can, and let go when they were looked at."""
+    """Read nodes in parallel if the store can, and keep none in memory."""
 
     at_once = None
 

@@ -1,6 +1,6 @@
-"""Which files versions reach. Every file is read once, however many versions share it.
+"""The set of files that versions reach. Each file is read once, even if versions share it.
 
-Of a file that was met only a digest of its path is kept, so a million files take a tenth of a gigabyte.
+In memory it keeps one short digest per path: about 100 MB for a million files.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ PATH_DIGEST_BYTES = 16
 
 
 def path_digest(path: str) -> bytes:
-    """What stands for a path in large sets."""
+    """Return the short digest that stands for a path in large sets."""
     return blake2b(path.encode("utf-8", "surrogatepass"), digest_size=PATH_DIGEST_BYTES).digest()
 
 
 class Reach:
-    """The files that roots reach, each read once and found whole; Damaged with fsck's code when one is not.
+    """The files that roots reach. Each file is read once and checked; raise Damaged with fsck's code for a damaged one.
 
-    `definitions` says whether definitions are read too, or only named; `mapper` looks at nodes.
+    With `definitions`, definitions are read too, else only their paths are noted. `mapper` examines the nodes.
     """
 
     roots_at_once: int | None = ROOTS_AT_ONCE
-    """The trees of so many roots are followed together; of all of them where it is None."""
+    """The number of roots whose trees are followed together; all roots if None."""
 
     definitions_at_once: float = DEFINITIONS_AT_ONCE
 
@@ -48,13 +48,13 @@ class Reach:
         progress: Progress = SILENT,
         mapper: Mapper = HERE,
     ) -> None:
-        # that the store fails says nothing of a file
+        # with a patience of 1 a failure of the store is raised, and not taken for damage
         self._files = Files(store, lambda: False, progress, patience=1)
         self._rules = rules
         self._definitions = definitions
         self._mapper = mapper
         self._kinds: dict[bytes, Kind | None] = {}
-        """What each file was named as; None for a node."""
+        """The kind of object that each definition was named for; None for a node."""
         self._new: list[str] = []
         self._waiting: list[tuple[Place, Kind]] = []
 
@@ -65,12 +65,12 @@ class Reach:
         return digest in self._kinds
 
     def add(self, roots: Iterable[tuple[str, bytes]]) -> None:
-        """Follow roots, given as path and bytes, to all that they reach and no root before them did."""
+        """Follow roots, given as path and bytes, to all files that earlier roots did not reach."""
         for _ in self.each(roots):
             pass
 
     def each(self, roots: Iterable[tuple[str, bytes]]) -> Iterator[list[str]]:
-        """As `add`; gives the paths that were new, in portions. A path comes after the paths that lead to it."""
+        """Like `add`, and yield the new paths in portions. A path comes after the paths that lead to it."""
         roots = iter(roots)
         for first in roots:
             batch = chain([first], islice(roots, None if self.roots_at_once is None else self.roots_at_once - 1))
@@ -110,7 +110,7 @@ class Reach:
         if digest not in self._kinds:
             self._new.append(path)
         elif self._kinds[digest] is not kind:
-            # one file is named as two things, so at least one of the names is wrong: it is judged as either
+            # one file has two kinds, so at least one of its names is wrong: check it as both
             digest = path_digest(f"{kind} {path}")
         is_known = digest in self._kinds
         self._kinds[digest] = kind

@@ -1,4 +1,4 @@
-"""The rows of a node file, sound or not: where its parts begin, and what can still be read of a damaged one."""
+"""The rows of a node file, sound or damaged: where its sections begin, and what a salvage can read."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ DigestState = Literal["verified", "mismatch", "absent"]
 
 @dataclass(frozen=True, slots=True)
 class Sections:
-    """The system rows come first, then the pivot table from `start` up to `end`, then the action rows.
+    """The sections of a node file: system rows, then the pivot table from `start` to `end`, then action rows.
 
-    `leftmost` is the row without a key before the first key; the row before the first key where there is none.
+    `leftmost` is the index of the row without a key that precedes the first key. If there is none, it is the index of
+    the row before the first key.
     """
 
     start: int
@@ -32,7 +33,7 @@ class Sections:
 
     @classmethod
     def of(cls, rows: Sequence[Cells], java: bool = False) -> Sections:
-        """What the rows most probably are: as n_keys says, unless the rows themselves speak against it."""
+        """Determine the most probable sections: by `n_keys`, unless the rows contradict it."""
         total = len(rows)
         start = next((at for at, (key, _, _) in enumerate(rows) if not _is_system(key)), total)
         leftmost = start if start == total or rows[start][0] is None else start - 1
@@ -49,17 +50,17 @@ class Sections:
 
 
 def system_rows(rows: Sequence[Cells]) -> dict[str, str]:
-    """What system rows say; of two with one name the first counts."""
+    """Return the values of the system rows. Of two rows with one name the first counts."""
     return {key: value for key, value, _ in reversed(rows) if isinstance(key, str) and isinstance(value, str)}
 
 
 def number_in(text: str) -> int | None:
-    """The number that a system row holds."""
+    """Return the number in a system row, or None if it holds none."""
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 18 else None
 
 
 def is_action(row: Cells) -> bool:
-    """Whether a row behind the leftmost one is an action row rather than a row of the pivot table."""
+    """Return whether a row after the leftmost one is an action row rather than a row of the pivot table."""
     key, value, pnode = row
     if key == CATALOG_DEF:
         return True
@@ -69,7 +70,7 @@ def is_action(row: Cells) -> bool:
 
 
 def _is_pivot(row: Cells) -> bool:
-    """Whether a row is one of the pivot table for sure."""
+    """Return whether a row certainly belongs to the pivot table."""
     _, value, pnode = row
     return isinstance(pnode, str) or (isinstance(value, str) and value.startswith("def/"))
 
@@ -90,24 +91,24 @@ def _is_whole(rows: Sequence[Cells]) -> TypeGuard[Sequence[Row]]:
 
 @dataclass(slots=True)
 class Remains:
-    """What can still be read of a damaged node: its system rows, its keys and values, and its children."""
+    """The readable part of a damaged node: its system rows, its keys and values, and its children."""
 
     system: dict[str, str] = field(default_factory=dict)
     entries: list[tuple[str, str | None]] = field(default_factory=list)
     children: list[str] = field(default_factory=list)
     complete: bool = False
-    """Whether those are all the keys that the node says it has."""
+    """True if `entries` holds as many keys as the node declares."""
     actions: list[tuple[str, str]] = field(default_factory=list)
-    """The action rows, where their digest says that they are whole."""
+    """The action rows, if their digest is correct."""
     sizes: Sizes | None = None
 
 
 def remains_of_node(data: bytes, keys: KeyCodec | None = None, sizes: Sizes | None = None) -> Remains:
-    """What there is left of a node that could not be decoded; with `keys`, only the keys that objects can have."""
+    """Return what can be read of a node that cannot be decoded. With `keys`, keep only keys that objects can have."""
     try:
         return _remains(salvage(data, sizes), keys)
     except Exception:
-        # the salvage promises not to raise; a promise is no reason to crash where damage is expected
+        # `salvage` should never raise; if it does, the rest of the run must not fail
         return Remains()
 
 

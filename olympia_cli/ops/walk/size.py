@@ -1,4 +1,4 @@
-"""How large a tree is: its nodes counted, and its objects estimated from a read a level."""
+"""The size of a tree: count its nodes, and estimate its objects with one read per level."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from olympia_cli.tree.load import NodeReader, check_depth
 
 
 def count_nodes(reader: NodeReader, root: Node) -> int:
-    """How many nodes a tree has, the root included. Leaves are counted by the pointers to them, unread."""
+    """Return the number of nodes of a tree, with the root. Leaves are counted by their pointers, and not read."""
 
     def look(level: Sequence[Child]) -> Iterable[tuple[Child, Node]]:
         leaves = reader.node(level[0]).is_leaf
@@ -25,8 +25,9 @@ def count_nodes(reader: NodeReader, root: Node) -> int:
 
 
 def estimated_objects(snapshot: Snapshot) -> int:
-    """How many objects a version has, if every node is like its neighbour half-way along its level. What is damaged on
-    that way is raised."""
+    """Estimate the objects of a version from one node in the middle of each level. Raise an error if such a node is
+    damaged.
+    """
     objects, alike = 0, 1
     tops: list[Child] = [snapshot.root.node]
 

@@ -1,1 +1,1 @@
-"""The page at `/`: a read-only look at the catalog. Every state has a URL; no script, nothing from elsewhere."""
+"""The web page at `/`: a read-only view of the catalog. Every state has a URL. No scripts, no external resources."""

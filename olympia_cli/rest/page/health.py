@@ -1,4 +1,4 @@
-"""Health: what `olympia status` says, the last fsck, and what rests in quarantine."""
+"""The page with the health of the catalog: status, the last fsck, and the quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HTML, made so that nothing from a catalog can be markup: whatever is not made here is escaped."""
+"""Build HTML. All text that is not built here is escaped, so that content of a catalog can never be markup."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ HEADERS = {
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
@@ -31,7 +31,7 @@ Content = Html | str | int | None | Iterable["Content"]
 
 
 def tag(name: str, /, *content: Content, **attributes: str | int | bool | None) -> Html:
-    """An element. Names of attributes may end in an underscore, and have dashes where they have underscores."""
+    """Return an element. In attribute names, underscores become dashes, and a final underscore is dropped."""
     shown = "".join(
         f" {key.strip('_').replace('_', '-')}" + ("" if value is True else f'="{text(str(value))}"')
         for key, value in attributes.items()
@@ -62,7 +62,7 @@ def url(path: str, query: Mapping[str, object] | None = None) -> str:
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[Content]], numbers: Sequence[str] = ()) -> Html:
-    """A table of values; columns that `numbers` names are set to the right."""
+    """Return a table. The columns in `numbers` are right-aligned."""
     head = tag("tr", [tag("th", heading, scope="col") for heading in headings])
     body = [
         tag(
@@ -89,7 +89,7 @@ def code(value: str) -> Html:
 
 
 def document(title: str, *content: Content, at: str = "", status: int = 200, here: str = "") -> Response:
-    """A whole page. `at` is the version that all its links stay at."""
+    """Return a page. With `at`, its links keep that version."""
     links = [("/", "Objects"), ("/versions", "Versions"), ("/diff", "Diff"), ("/tree", "Tree"), ("/health", "Health")]
     items = [
         tag(
@@ -105,7 +105,7 @@ def document(title: str, *content: Content, at: str = "", status: int = 200, her
     ]
     banner = None
     if at:
-        banner = tag("p", f"You look at {at}. ", link("Look at the latest version", here or "/"), class_="verdict open")
+        banner = tag("p", f"This is {at}. ", link("Show the latest version", here or "/"), class_="verdict open")
     body = [
         link("Skip to the content", "#content", class_="skip"),
         tag("nav", tag("ul", tag("li", "olympia", class_="name"), items), aria_label="Pages"),

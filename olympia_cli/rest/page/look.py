@@ -1,4 +1,4 @@
-"""What the pages have in common: where a request looks, and links to what it names."""
+"""Helpers for all pages: the version of a request, and links to objects and versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Page = Callable[[Call], Response]
 
 
 def page(show: Page) -> Page:
-    """What goes wrong is told on a page, too."""
+    """Decorate a page so that errors are shown as a page, too."""
 
     @wraps(show)
     def shown(call: Call) -> Response:
@@ -33,7 +33,7 @@ def page(show: Page) -> Page:
 
 
 def at(call: Call) -> str:
-    """The reference that the request looks at; empty for the latest version."""
+    """Return the reference of the request, or an empty string for the latest version."""
     return call.query.get("at", "").strip()
 
 
@@ -42,7 +42,7 @@ def snapshot(call: Call) -> Snapshot:
 
 
 def version(call: Call, reference: str) -> Snapshot:
-    """The version that a reference means."""
+    """Return the version that a reference means."""
     if not reference or reference == "latest":
         return call.latest
     return resolve(parse_reference(reference), call.latest, call.service.catalog.clock.now_millis())

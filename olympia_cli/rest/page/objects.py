@@ -1,4 +1,4 @@
-"""Objects: a list with search, a namespace, a table, a view."""
+"""Pages for objects: a list with search, a namespace, a table, a view."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from olympia_cli.rest.service import Located
 
 PAGE = 100
 LOOKED_AT = 100_000
-"""So many names are looked at for one page of a search; the next page goes on from there."""
+"""The maximum number of names searched for one page. The next page continues from there."""
 FILES = 200
 REVISIONS = 50
 VERSIONS = 500
-"""So far back the history of an object is looked for: each version costs a read."""
+"""The maximum number of versions searched for the history of an object. Each version costs a read."""
 KINDS = {"namespace": Kind.NAMESPACE, "table": Kind.TABLE, "view": Kind.VIEW}
 
 
 @page
 def objects(call: Call) -> Response:
-    """All objects of a kind, or those whose names hold a text."""
+    """List the objects of a kind, or those with a text in their names."""
     at, wanted, word = look.at(call), call.query.get("q", "").strip(), call.query.get("kind", "") or "namespace"
     if word not in KINDS:
         raise bad_request("there is no such kind of object")
@@ -54,14 +54,14 @@ def objects(call: Call) -> Response:
         ),
         _form(wanted, word, at),
         table(["kind", "name"], shown),
-        tag("p", f"Names up to {last} were looked at.", class_="quiet") if not is_end and len(found) < PAGE else None,
+        tag("p", f"Searched names up to {last}.", class_="quiet") if not is_end and len(found) < PAGE else None,
         _next(query, last) if not is_end and last is not None else None,
     ]
     return document("Objects", *content, at=at, here="/")
 
 
 def _search(entries: Iterator[tuple[ObjectName, str]], wanted: str) -> tuple[list[ObjectName], ObjectName | None, bool]:
-    """The names of a page, the last one that was looked at, and whether none is left."""
+    """Return the names of a page, the last name searched, and True if no names are left."""
     found: list[ObjectName] = []
     last, folded = None, wanted.casefold()
     for looked_at, (name, _) in enumerate(entries):
@@ -124,7 +124,7 @@ def namespace(call: Call) -> Response:
 
 @page
 def table_page(call: Call) -> Response:
-    """A table: what the catalog says, and what its metadata says."""
+    """Show a table: its definition in the catalog and its metadata."""
     at, snapshot = look.at(call), look.snapshot(call)
     name = cast(TableName, look.named(call, TableName))
     found = snapshot.table(name)
@@ -136,21 +136,21 @@ def table_page(call: Call) -> Response:
         content += [*_schema(metadata), *_snapshots(metadata)]
         content.append(tag("p", link("Its data files", "/files", {"ns": name.namespace, "name": name.name, "at": at})))
     except (OlympiaError, Failure) as error:
-        content.append(tag("p", f"What it holds cannot be shown: {error}", class_="verdict open"))
+        content.append(tag("p", f"Its metadata cannot be shown: {error}", class_="verdict open"))
     content += [tag("h2", "History"), *_history(snapshot, name)]
     return document(f"Table {name}", *content, at=at, here="/")
 
 
 @page
 def files(call: Call) -> Response:
-    """The data and delete files of a table's current snapshot."""
+    """Show the data and delete files of a table's current snapshot."""
     at, snapshot = look.at(call), look.snapshot(call)
     name = cast(TableName, look.named(call, TableName))
     skip = look.number(call, "skip", 0, 10_000_000)
     location = snapshot.table(name).definition.iceberg_metadata_location
     metadata = call.service.read_metadata(_located(call, name, location))
     reach = ServedCatalog.of_call(call, "").reach(name.namespace)
-    # metadata in the caller's own folders may be of the caller's making, and name any file
+    # metadata in the caller's own folders may be the caller's work, and name any file
     within = reach if reach.holds(location) else ANYWHERE
     listed_files = files_of(call.service.files, metadata, location, statistics=False, reach=within)
     found = list(islice(listed_files, skip, skip + FILES + 1))
@@ -250,7 +250,7 @@ def _snapshots(metadata: Mapping[str, Any]) -> list[Content]:
 
 
 def _history(snapshot: Snapshot, name: ObjectName) -> list[Content]:
-    """The revisions in the last versions; those before are a page of their own."""
+    """Return the revisions in the last versions, with a link to earlier ones."""
     back_to = max(0, snapshot.version - VERSIONS)
     rows = [
         [
@@ -266,7 +266,7 @@ def _history(snapshot: Snapshot, name: ObjectName) -> list[Content]:
     older = None
     if back_to:
         older = tag(
-            "p", "Only the last versions were looked at; ", object_link(name, f"v{back_to}", "look further back")
+            "p", "Only the last versions were searched; ", object_link(name, f"v{back_to}", "search older versions")
         )
     return [table(["version", "at", "change", "name", "by", "fields"], rows), older]
 

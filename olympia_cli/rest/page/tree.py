@@ -1,4 +1,4 @@
-"""The tree of node files: a node and its children drawn with how full they are, and a node's rows."""
+"""Pages for the tree of node files: a drawing of a node and its children with their fill factors, and a node's rows."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from olympia_cli.rest.page.html import Content, Html, document, facts, link, tab
 from olympia_cli.rest.page.look import page
 
 DRAWN = 128
-"""So many children are drawn, and read: a drawing must cost the same however large the catalog is."""
+"""The maximum number of children that are read and drawn, so that a page's cost does not grow with the catalog."""
 ROWS = 1000
 _ACROSS, _WIDE, _HIGH, _GAP = 8, 132, 44, 12
 
@@ -35,7 +35,7 @@ class _Drawn:
 
 @page
 def tree(call: Call) -> Response:
-    """A node, from the root down, and what is below it."""
+    """Show a node, by default the root, and its children."""
     at, snapshot = look.at(call), look.snapshot(call)
     path = call.query.get("path", "")
     if path and file_kind(path) is not FileKind.NODE:
@@ -141,7 +141,7 @@ def _box(one: _Drawn, x: int, y: int, at: str, *, leads: bool) -> Html:
 
 @page
 def node(call: Call) -> Response:
-    """One node file, row by row, also a damaged one."""
+    """Show one node file row by row, even if it is damaged."""
     path = call.query.get("path", "")
     if file_kind(path) not in (FileKind.NODE, FileKind.ROOT):
         raise bad_request("path is not that of a node")

@@ -1,4 +1,4 @@
-"""Versions: the log as a timeline, one version, and what changed between two."""
+"""Pages for versions: the log as a timeline, one version, and the difference of two."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CHANGES = 500
 
 @page
 def versions(call: Call) -> Response:
-    """The log, newest first. What a rollback passed over is drawn beside the line."""
+    """Show the log, newest version first. Versions undone by a rollback are drawn beside the line."""
     until = look.version(call, call.query.get("until", ""))
     counts = look.number(call, "counts", until.version, until.version)
     undoing = look.number(call, "undoing", 0, 2**32) or None
@@ -97,7 +97,7 @@ def _plain(name: ObjectName) -> str:
 
 @page
 def version(call: Call) -> Response:
-    """One version: who, why, its actions, and what they changed."""
+    """Show one version: author, message and actions."""
     number = call.query.get("v", "")
     if not number.isascii() or not number.isdigit():
         raise bad_request("v is not a version")
@@ -127,7 +127,7 @@ def _detail(detail: dict[str, Any]) -> str:
 
 @page
 def diff_page(call: Call) -> Response:
-    """What was created, altered, renamed and dropped between two versions."""
+    """Show the objects created, altered, renamed and dropped between two versions."""
     new = look.version(call, call.query.get("to", ""))
     before = call.query.get("from", "") or (
         f"v{new.version - 1}" if new.version > oldest_version(new) else f"v{new.version}"

@@ -1,3 +1,5 @@
-"""The long work on a catalog as Spark jobs: DataFrames, joins, and functions over Arrow batches, so that they run on a
-classic session and over Spark Connect alike. What is found is a DataFrame; this process holds counts.
+"""Long work on a catalog as Spark jobs.
+
+Jobs use DataFrames, joins, and functions over Arrow batches, so they run on a classic session and over Spark Connect.
+Results are DataFrames; the driver holds counts.
 """

@@ -1,4 +1,4 @@
-"""The audit log: what each version did, and who committed it, over all versions."""
+"""The audit log: the actions of each version, and who committed them, over all versions."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def audit_log(
     partitions: int | None = None,
     parquet: str | None = None,
 ) -> DataFrame:
-    """A row for each action of the versions from `since` (else from the oldest) up to a reference, oldest first.
+    """Return a row per action of the versions from `since` (default: the oldest) up to `reference`, oldest first.
 
-    The last version is looked up now, so whatever is done with the log sees the same versions. With `parquet`, the log
-    is written there, and the rows that are given are those that were written.
+    The last version is looked up now, so every use of the log sees the same versions. With `parquet`, the log is
+    written there, and the returned rows are the written ones.
     """
     last = pin(catalog.store, parse_reference(reference)).version
     frame = catalog.read(spark, "actions", version=last, since=since, partitions=partitions)

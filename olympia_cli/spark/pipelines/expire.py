@@ -1,6 +1,6 @@
-"""An expire on Spark: the files that a Planner asks about are followed, listed, named and deleted by the executors.
+"""An expire on Spark: executors follow, list, name and delete the files for a Planner.
 
-What a listing shows, manifests name and trees reach becomes one row a file, and the sweep is asked about it. Nothing is
+The facts from listings, manifests and trees become one row per file, and the sweep decides about each row. No rule is
 decided here.
 """
 
@@ -45,8 +45,8 @@ _FACTS = {
     "reached": "false",
     "recallable": "false",
 }
-"""What is known of a file that nothing is known of; `at` is the last manifest that leaves and names it, and `named` the
-bytes that this one says it has."""
+"""Default facts of a file. `at` is the number of the last manifest that leaves and names the file, and `named` the size
+that this manifest states."""
 
 _FATES = {"path": "string", "bytes": "long", "kind": "string", "version": "long", "fate": "string", "files": "long"}
 _JUDGED = ("path", "resting", "reached", "recallable", "at", "bytes", "named", "files")
@@ -55,16 +55,18 @@ _LEFT_OUT = (FileFate.STAYS, FileFate.RESTS, FileFate.GONE)
 
 @contextmanager
 def spark_surveyor(engine: SparkEngine) -> Iterator[SparkSurveyor]:
-    """What was planned with it is of use inside the block; what Spark keeps is freed then."""
+    """Provide a surveyor. Its plans are usable inside the block; at its end Spark frees what it keeps."""
     with as_planned(engine.spark), ExitStack() as stack:
         yield SparkSurveyor(engine, stack)
 
 
 @dataclass(frozen=True, slots=True)
 class SparkSurveyor:
-    """Some of what was surveyed may be lost with an executor, then or later. Spark makes it again, by the same sweep:
-    what this one keeps, what its manifests name and how old a file is do not change, so a file has the fate that it
-    had."""
+    """Survey files on Spark.
+
+    If an executor is lost, Spark computes its part of a survey again with the same sweep. Neither the kept versions,
+    nor the content of manifests, nor the age of a file changes. So each file gets the same fate again.
+    """
 
     engine: SparkEngine
     stack: ExitStack = field(repr=False)
@@ -103,7 +105,7 @@ class SparkSurveyor:
         return Survey(created, counts, quarantined, purged, unknown, (*damage, *notes))
 
     def _listed(self, planner: Planner, sweep: Sweep, parts: int) -> tuple[list[DataFrame], tuple[str, ...]]:
-        """What manifests name and a listing shows; and what is wrong with manifests that cannot be read."""
+        """Return the files that manifests name and a listing shows, and the problems of unreadable manifests."""
         engine = self.engine
         facts: list[DataFrame] = []
         notes: tuple[str, ...] = ()
@@ -121,15 +123,15 @@ class SparkSurveyor:
 
 
 def _of_fate(files: DataFrame, fate: FileFate) -> DataFrame:
-    """Path, bytes, kind and, of roots, the version of the judged files that have this fate."""
+    """Return path, bytes, kind and, for roots, the version of the judged files with this fate."""
     return files.where(f"fate = '{fate.name}'").select("path", "bytes", "kind", "version")
 
 
 def _judged(sweep: Sweep, facts: Iterable[DataFrame], parts: int, stack: ExitStack) -> DataFrame:
-    """The files with their fates, but for those that nothing is done about.
+    """Return the files with their fates, without the files that need no action.
 
-    The facts are DataFrames that know something of some of the files; see `known`. A row is of more than one file
-    where names that are no text look alike.
+    Each DataFrame of `facts` has facts about some of the files; see `known`. A row stands for several files if their
+    names are not text and look alike.
     """
     from pyspark.sql.functions import count, expr, max
 

@@ -1,5 +1,5 @@
-"""Files that are to go, listed on Spark: this process knows how many they are, and has the roots and the files of
-transactions pass by."""
+"""Files to delete, listed on Spark. The driver knows how many there are, and iterates over roots and files of
+transactions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from olympia_cli.ops.expire.files import ROOT, TRANSACTION, Going, GoingTotals, delete_checked
-from olympia_cli.ops.expire.manifest import Doomed, Manifest, ManifestPart, encode_part, new_part_path
+from olympia_cli.ops.expire.manifest import PART_FILES, Doomed, Manifest, ManifestPart, encode_part, new_part_path
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.engine import SparkEngine
@@ -24,11 +24,8 @@ from olympia_cli.storage.protocol import Store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PART_FILES = 50_000
-"""A part of a manifest names so many files at most: some megabytes."""
-
 _AT_ONCE = 10_000
-"""So many files are in this process at once."""
+"""Highest number of files that the driver holds at once."""
 
 _PARTS = {"path": "string", "files": "long"}
 _COUNTS = {"files": "long"}
@@ -36,18 +33,19 @@ _COUNTS = {"files": "long"}
 
 @dataclass(frozen=True, slots=True)
 class SparkFiles:
-    """Files that are listed on Spark; of use as long as Spark keeps the list, or can make it again."""
+    """Files that are listed on Spark, usable as long as Spark keeps the list or can compute it again."""
 
     engine: SparkEngine
     frame: DataFrame
-    """Path, bytes, kind and, of roots, the version."""
+    """Path, bytes, kind and, for roots, the version."""
     totals: GoingTotals
 
     def __iter__(self) -> Iterator[Doomed]:
         return self._passing("true", "path")
 
     def _passing(self, condition: str, order: str) -> Iterator[Doomed]:
-        """Some of them at a time: where the list is made again, it goes on after the last that passed."""
+        """Yield the files a batch at a time. Each batch starts after the last file of the one before, even if Spark has
+        to compute the list again."""
         from pyspark.sql.functions import col
 
         rest = col(order).isNotNull()
@@ -59,8 +57,9 @@ class SparkFiles:
                 return
             rest = col(order) > rows[-1][order]
 
-    def manifest(self, path: str, oldest: int, former_oldest: int) -> Manifest:
-        """Each task writes parts of its own. Of a task that runs twice only the parts count that it came back with."""
+    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
+        """Write the parts of a manifest in tasks. If a task runs twice, only the parts that it returned to the driver
+        count."""
         if not self.totals.files:
             return Manifest(path, oldest, former_oldest, ())
         number = self.engine.parts(self.totals.files, PART_FILES)
@@ -74,11 +73,11 @@ class SparkFiles:
         return self._passing(f"kind = '{ROOT}'", "version")
 
     def saves(self) -> Iterator[Doomed]:
-        # what the names of one transaction's files have in common is what they begin with
+        # the names of one transaction's files share a prefix, so this order keeps them together
         return self._passing(f"kind = '{TRANSACTION}'", "path")
 
     def delete_others(self, store: Store, below: int, progress: Progress) -> None:
-        """The tasks delete, and say how many files they had."""
+        """Delete the other files in tasks, which return their numbers of files."""
         delete = partial(_delete, self.engine.catalog, below)
         others = self.frame.where(f"kind not in ('{ROOT}', '{TRANSACTION}')")
         with explained(), self.engine.job("expire: deleting files"):
@@ -87,7 +86,7 @@ class SparkFiles:
 
 
 def files_frame(engine: SparkEngine, files: Going) -> DataFrame:
-    """The paths and bytes of files, wherever they are listed."""
+    """Return the paths and bytes of files, whether Spark or the driver lists them."""
     if isinstance(files, SparkFiles):
         return files.frame
     return frame_of(engine, [(file.path, file.bytes) for file in files], {"path": "string", "bytes": "long"})

@@ -1,4 +1,4 @@
-"""What the manifests of an expire name, as a DataFrame: each manifest is read by one task, and each part by one."""
+"""The contents of an expire's manifests as a DataFrame: one task reads each manifest, and one task each part."""
 
 from __future__ import annotations
 
@@ -35,11 +35,13 @@ _COLUMNS = ddl(_ROW)
 
 
 def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> tuple[DataFrame, tuple[str, ...]]:
-    """What the manifests of a sweep name: `at`, the number of the manifest, path and bytes; and what is wrong with
-    those that cannot be read, which name nothing. Damaged when one that leaves, and is whole, names what an expire
-    never deletes."""
+    """Return the files that the manifests of a sweep name, and the problems of unreadable manifests, whose files are
+    left out. The columns are `at` (the number of the manifest), path and bytes.
+
+    Raise Damaged if a sound manifest that leaves names a file that an expire never deletes.
+    """
     manifests, catalog = sweep.manifests, engine.catalog
-    # a manifest may name all of its files itself, so they are shared out one by one
+    # one manifest at a time: a manifest may name all of its files itself
     number = len(manifests)
     heads = engine.spark.range(0, number, 1, engine.parts(number, 1))
     heads = keep(heads.mapInArrow(partial(_read_heads, catalog, sweep), _COLUMNS), stack)
@@ -66,7 +68,7 @@ def read_manifests(engine: SparkEngine, sweep: Sweep, stack: ExitStack) -> tuple
 def _read_heads(
     catalog: CatalogPlace, sweep: Sweep, record_batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The files that manifests name themselves, and the parts that others have."""
+    """Yield the files that manifests name themselves, and the parts of the other manifests."""
     for row in rows_of(record_batches):
         at, path = row["id"], sweep.manifests[row["id"]]
         try:
@@ -98,7 +100,7 @@ def _files(at: int, files: Sequence[Doomed], sweep: Sweep) -> Iterator[pa.Record
         try:
             check_deletable(files, sweep.purged, sweep.manifests[at])
         except Damaged as error:
-            # not raised here: when a part of the manifest is lost, nothing of it is deleted, and nobody need be stopped
+            # not raised here: if a part of the manifest is lost, none of its files is deleted, and the expire can go on
             yield from _problem(at, error.reason, unreadable=False)
             return
     yield from batches(({"at": at, "path": file.path, "bytes": file.bytes} for file in files), _ROW)

@@ -1,6 +1,6 @@
 """Exports on Spark: tasks read the files of an export, or copy them from store to store, read them back, and compare.
 
-The steps of an export, what is refused, and what is whole are said in `ops/export`, which is given this engine.
+`ops/export`, which uses this engine, defines the steps of an export, what is refused, and what is sound.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from olympia_cli.spark.pipelines.place import CatalogPlace
 
 @dataclass(frozen=True, slots=True)
 class ExportPlace:
-    """What tasks are told, to open the files: how much of a version is copied, where from and where to."""
+    """Open the files of an export in a task: the scope of the copy, its source, and its destination."""
 
     scope: Scope
     source: CatalogPlace
@@ -39,7 +39,7 @@ class ExportPlace:
 
 @dataclass(frozen=True, slots=True)
 class SparkExport:
-    """Gives the engine for the files of an export. `dest` is the destination as tasks reach it."""
+    """Create the engine for the files of an export. `dest` is the destination as tasks reach it."""
 
     engine: SparkEngine
     dest: CatalogPlace
@@ -53,7 +53,7 @@ class SparkExport:
 
 
 class _ExportEngine(SparkFsck):
-    """Examines one version. A file that is copied twice, because a machine is lost, is the same file."""
+    """Examine one version. If a machine is lost, its files are copied again, and the copies are the same."""
 
     def __init__(self, engine: SparkEngine, place: ExportPlace) -> None:
         self._kept_frames = ExitStack()

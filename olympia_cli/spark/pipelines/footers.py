@@ -1,8 +1,7 @@
-"""The footers of Parquet files, read by tasks. What they mean for tables is decided by the driver, as without Spark.
+"""The footers of Parquet files, read by tasks. The driver decides what they mean for tables, as without Spark.
 
-Nothing is left at the place of the files to prove that executors see it: it is somebody else's, and only read. Each
-file proves itself: a task that finds another length than the driver listed, or cannot read it, is not believed before
-the driver has looked.
+No proof file is left beside the files: they belong to another program, and are only read. Each file is its own proof.
+If a task finds another length than the driver listed, or cannot read a file, the driver reads the file itself.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from olympia_cli.spark.pipelines.place import rows_of
 from olympia_cli.spark.versions import split
 
 FOOTER_WEIGHT = 16
-"""What a footer costs the driver, in definitions: a file has to be opened, and its footer taken apart."""
+"""Cost of a footer on the driver, in definitions: the driver opens a file, and parses its footer."""
 
 FILES_A_TASK = 256
 FILES_A_JOB = 50_000
-"""The footers of so many files, and of one table more, are in the driver's memory at once."""
+"""The driver's memory holds the footers of this many files at once, and those of one more table."""
 
 _ROW = {"at": "long", "host": "string", "footer": "binary"}
 _ARROW = arrow_schema(_ROW)
@@ -38,7 +37,7 @@ _AT_ONCE = 64
 
 @dataclass(frozen=True, slots=True)
 class SparkFooters:
-    """`properties` are those of PyIceberg for the files below `base`, and may hold secrets."""
+    """`properties` are PyIceberg's for the files below `base`, and may hold secrets."""
 
     engine: SparkEngine
     base: str

@@ -1,7 +1,7 @@
-"""What pipelines do with DataFrames, whatever is in them, and how many tasks there are for them at once.
+"""Operations on DataFrames of any content, and the number of tasks that a cluster runs at once.
 
-What is made of files is kept by the executors with the steps that lead to it, which are few. So what is lost with an
-executor is made again by Spark itself.
+Executors keep the rows of a DataFrame together with the steps that compute them, which are few. So Spark itself
+computes again what is lost with an executor.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _FEW = 4
 
 @contextmanager
 def as_planned(spark: SparkSession, parts: int = _FEW) -> Iterator[None]:
-    """Spark adapts no plan within: it would make a job of each step, and the number of tasks is given where there is
-    much to do. Where a step does not give one there are so many."""
+    """Turn off Spark's adaptive plans within the block: they would make a job of each step. `parts` is the number of
+    tasks of a step that does not set its own."""
     settings = spark.conf
     before = {name: settings.get(name, default) for name, default in ((_ADAPTIVE, "true"), (_SHUFFLED, "200"))}
     settings.set(_ADAPTIVE, "false")
@@ -34,12 +34,12 @@ def as_planned(spark: SparkSession, parts: int = _FEW) -> Iterator[None]:
 
 
 def keep(frame: DataFrame, stack: ExitStack) -> DataFrame:
-    """Keep what a DataFrame is computed to, until the stack is closed."""
+    """Persist a DataFrame until the stack is closed."""
     with as_planned(frame.sparkSession):
         kept_frame = frame.persist()
 
     def free() -> None:
-        # that it cannot be freed must not hide what went wrong before
+        # a failure to free must not hide an earlier error
         with suppress(Exception):
             kept_frame.unpersist()
 
@@ -48,31 +48,32 @@ def keep(frame: DataFrame, stack: ExitStack) -> DataFrame:
 
 
 def apart(frame: DataFrame) -> DataFrame:
-    """For a join in which each task has some of both sides. Left to itself Spark may send one side to all tasks, by way
-    of this process: it takes the size of what a function made for that of what the function was given."""
+    """Make a join divide both sides among the tasks. Spark might otherwise send one side to all tasks, through the
+    driver: it estimates the size of a function's output as that of its input."""
     return frame.hint("merge")
 
 
 def together(frames: Iterable[DataFrame]) -> DataFrame:
-    """The rows of all of them."""
+    """Return the union of the DataFrames."""
     return reduce(lambda rows, more: rows.union(more), frames)
 
 
 def known(frame: DataFrame, nothing: Mapping[str, str], **facts: str) -> DataFrame:
-    """What a DataFrame with paths knows of these files, as expressions over its columns; of all else, `nothing`."""
+    """Return the facts of a DataFrame about its paths, as expressions over its columns; for other columns,
+    `nothing`."""
     return frame.selectExpr("path", *(f"{facts.get(name, unknown)} as {name}" for name, unknown in nothing.items()))
 
 
 @lru_cache(maxsize=1)
 def cores_of(spark: SparkSession) -> int:
-    """How many tasks the cluster runs at once, as far as it tells."""
+    """Return the number of tasks that the cluster runs at once, as far as it tells."""
     from pyspark.sql.utils import is_remote
 
     if not is_remote():
         return spark.sparkContext.defaultParallelism
     from pyspark.sql.functions import max, spark_partition_id
 
-    # a server tells by how it divides what nobody divided
+    # a Connect server tells it only by its default number of partitions
     parts = spark.range(100_000).select(spark_partition_id().alias("part"))
     [row] = parts.agg(max("part")).collect()
     return int(row[0]) + 1

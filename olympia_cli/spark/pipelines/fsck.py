@@ -1,7 +1,7 @@
-"""fsck on Spark: the walk and the verdict of this process, over files most of which tasks read.
+"""fsck on Spark: the walk and the verdict run on the driver, and tasks read most of the files.
 
-The driver holds the graph of nodes, so that all rules of trees are `Growth`'s and `Verdict`'s. Levels of nodes,
-definitions, the listing and the data of tables that are too many for it are jobs.
+The driver holds the graph of nodes, so `Growth` and `Verdict` contain all rules of trees. Levels of nodes, definitions,
+the listing and the data of tables become jobs if they are too many for the driver.
 """
 
 from __future__ import annotations
@@ -37,33 +37,32 @@ if TYPE_CHECKING:
     from olympia_cli.spark.engine import SparkEngine
 
 _TABLE = dict.fromkeys(("kind", "namespace", "name", "location"), "string")
-"""What is known of a table or view whose data is looked at."""
+"""Columns of a table or view whose data is checked."""
 
 
 def spark_fsck(engine: SparkEngine, request: FsckRequest) -> Report:
-    """Check a catalog, as ops/fsck does."""
     with explained(), as_planned(engine.spark), ExitStack() as stack:
         return fsck(engine.catalog.store, request, SparkFsck(engine, stack))
 
 
 class SparkFsck(LocalEngine):
-    """The engine of a run whose many files are read by Spark's executors."""
+    """The engine of a run in which Spark's executors read the files of large steps."""
 
-    # levels of all trees together are large enough for jobs
+    # all trees at once: their levels together are large enough for jobs
     roots_at_once = None
 
     def __init__(
         self, engine: SparkEngine, stack: ExitStack, open_files: OpenFiles | None = None, what: str = "fsck"
     ) -> None:
-        """`open_files` is for tasks, if they do not read the catalog; what Spark keeps is freed with `stack`."""
+        """`open_files` opens the files in tasks, if they are not the catalog's. `stack` frees what Spark keeps."""
         self._engine = engine
         self._walk = SparkWalk(engine, open_files if open_files is not None else engine.catalog.files, what, stack)
         self._distributed = DistributedDefinitions(self._walk)
         self._tables = SparkData(engine)
         self._read_here = 0
-        """The bytes of definitions that the driver read."""
+        """Bytes of definitions that the driver read."""
         self._levels = self._names = 0
-        """How many levels, and names in them, `Named` was told of."""
+        """Number of levels, and of names in them, that `Named` has received."""
         super().__init__(self._tables, self._walk)
 
     def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Iterator[WithData]:
@@ -86,14 +85,14 @@ class SparkFsck(LocalEngine):
             return
         before = len(self._distributed.read_frames)
         if not before:
-            # tasks read all of them, also those that the driver read while they were few: these count once
+            # tasks also read again the definitions that the driver read while they were few: count these once
             definitions.read_count = definitions.without_digest = 0
             into.files.bytes -= self._read_here
         self._distributed.read(into)
         self._tables.take(self._distributed.read_frames[before:], self._distributed.number, into)
 
     def _tell(self, named: Named) -> None:
-        """What nodes name that tasks looked at comes to the driver, unless it is more than is remembered."""
+        """Send the names in nodes that tasks read to the driver's `Named`, unless they exceed its limit."""
         walk = self._walk
         levels, number = walk.levels[self._levels :], walk.named - self._names
         self._levels, self._names = len(walk.levels), walk.named
@@ -136,7 +135,7 @@ class SparkFsck(LocalEngine):
 
 
 class SparkData:
-    """Looks at the data of tables and views that the driver has, and of those that tasks read."""
+    """Check the data of tables and views, whether the driver or tasks read their definitions."""
 
     def __init__(self, engine: SparkEngine) -> None:
         self._engine = engine
@@ -145,7 +144,7 @@ class SparkData:
         self.data_files = 0
 
     def take(self, definitions: Iterable[DataFrame], number: int, into: Examined) -> None:
-        """The tables and views among definitions that tasks read, at most so many."""
+        """Take the tables and views among definitions that tasks read; `number` is an upper bound of their number."""
         if into.depth >= DATA:
             self._frames += [_tables_of(frame, into.keys) for frame in definitions]
             self._number += number
@@ -153,7 +152,7 @@ class SparkData:
     def check(self, objects: Iterable[WithData], progress: Progress) -> Iterator[DataFinding]:
         from olympia_cli.spark.pipelines.fsck_data import check_data
 
-        # the walk goes on while objects are taken, so it is over after this
+        # taking the objects completes the walk
         rows = [
             (name.kind.word, name.namespace, name.name, definition.iceberg_metadata_location)
             for name, definition in objects
@@ -167,7 +166,7 @@ class SparkData:
 
 
 def _tables_of(definitions: DataFrame, keys: KeyCodec | None) -> DataFrame:
-    """The kind, the names and the metadata location of each definition that has any."""
+    """Return the kind, the names and the metadata location of each definition that has a location."""
     tables = definitions.where("location is not null").selectExpr("location", "explode(keys) as key").distinct()
     return tables.mapInArrow(partial(_names, keys), ddl(_TABLE))
 

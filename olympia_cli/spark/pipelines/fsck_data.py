@@ -1,12 +1,14 @@
-"""The data level of fsck: are the files of tables there? Floor by floor, as iceberg/data_checks goes down, and by the
-same rules; each floor is a DataFrame, made from the one above, in which each file is once.
+"""The data level of fsck: check that the files of tables exist.
 
-`check_data(engine, tables, number)` takes a DataFrame of about so many tables and views with the columns `kind`,
-`namespace`, `name` and `location`, all strings: a row for each metadata location that is to be looked at and each name
-that it has. It gives
-the findings, and how many files of each floor were looked at. The tables that a wrong file hits are found by joins,
-from the file up, and only when there is one. This process learns of the first wrong files of each table, of the
-metadata that leads to wrong files, and numbers.
+The check goes down floor by floor, in the order and by the rules of `iceberg/data_checks`. Each floor is a DataFrame
+that is made from the floor above, and has each file once.
+
+`check_data(engine, tables, number)` takes a DataFrame of about `number` tables and views. Its columns `kind`,
+`namespace`, `name` and `location` are strings, with a row per metadata location and name. It returns the findings, and
+how many files of each floor it checked.
+
+If a file is wrong, joins from the file upwards find its tables. The driver receives the first wrong files of each
+table, the metadata that leads to wrong files, and counts.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ if TYPE_CHECKING:
 _PARTS_AT_ONCE = 256
 _FILES_AT_ONCE = 20_000
 _TABLES_A_TASK = 64
-"""Each has a file to be read and parsed, or more."""
+"""Each table has one or more files to read and parse."""
 _PHASES = {
     Floor.METADATA: "reading the metadata of tables",
     Floor.MANIFEST_LISTS: "reading manifest lists",
@@ -63,8 +65,8 @@ _PHASES = {
 def check_data(
     engine: SparkEngine, tables: DataFrame, number: int, *, progress: Progress = SILENT
 ) -> tuple[list[DataFinding], Counter[str]]:
-    """What is wrong with the data of these tables, as the local engine finds it, and how many files were looked at by
-    floor: metadata, manifest_lists, manifests, data_files. Damage is never raised."""
+    """Return the findings about the data of these tables, as the local engine finds them, and how many files were
+    checked per floor: metadata, manifest_lists, manifests, data_files. Damage is never raised."""
     with explained(), ExitStack() as stack:
         tables = tables.selectExpr("kind", "namespace", "name", "cast(location as binary) as location")
         parts = engine.parts(number, _TABLES_A_TASK)
@@ -99,11 +101,11 @@ def check_data(
 
 
 def _numbers(rows: DataFrame) -> list[Any]:
-    """How many rows of each kind there are about each floor, or how many files they say were looked at. It is all that
-    is learnt of a floor here; and the work is done by it."""
+    """Count the rows of each kind per floor, and the files that tasks checked. The driver learns only these counts of a
+    floor. The count also computes the floor."""
     from pyspark.sql.functions import expr
 
-    # a length of its own may be any number, and sums have an end
+    # a file may state any length, so a sum of lengths could overflow
     number = expr(f"sum(if(row = '{LOOKED}', length, 1))")
     return rows.groupBy("row", "floor").agg(number).collect()
 
@@ -111,7 +113,7 @@ def _numbers(rows: DataFrame) -> list[Any]:
 def look_at(
     engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterable[FloorRows], expected: int
 ) -> DataFrame:
-    """What the files of a floor name and what is wrong with them; there are at most so many."""
+    """Return what the files of a floor name, and what is wrong with them. `expected` is the highest number of files."""
     from pyspark.sql.functions import max, min
 
     number = engine.parts(expected, _TABLES_A_TASK if floor in READ else _FILES_AT_ONCE)
@@ -120,7 +122,7 @@ def look_at(
         named = named.selectExpr("location", "xxhash64(location) as top", "0L as length", "what")
     else:
         named = together(looked.below(floor) for looked in above)
-        # those who name it may differ, and which comes first must not matter
+        # files that name it may differ in what they say, and the result must not depend on their order
         named = (
             named.repartition(number, "location")
             .groupBy("location")
@@ -128,7 +130,8 @@ def look_at(
         )
     if floor in READ:
         return named.mapInArrow(partial(_read_parts, engine.catalog, floor), SCHEMA)
-    # by range: a table of any size is divided evenly, and what lies together stays so, where it can be listed
+    # by range: this divides a table of any size evenly, and keeps neighbouring files together, so that they can be
+    # listed
     named = named.repartitionByRange(number, "top", "location").sortWithinPartitions("top", "location")
     return named.mapInArrow(partial(_look_at_files, engine.catalog), SCHEMA)
 

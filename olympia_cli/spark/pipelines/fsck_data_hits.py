@@ -1,7 +1,7 @@
-"""Which tables wrong files hit, found from the file up; and of each table the first of its wrong files.
+"""The tables that wrong files hit, found from the file upwards, and the first wrong files of each table.
 
-Joins and windows divide the work. This process is told no more than the findings name and count, and the metadata that
-leads there.
+Joins and windows divide the work. The driver receives only what the findings name and count, and the metadata that
+leads to wrong files.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _NAME = ("namespace", "name", "kind")
 
 @dataclass(frozen=True, slots=True)
 class FloorRows:
-    """What was found on a floor: its rows, how many files of each other floor they name, and how many are wrong."""
+    """The rows of a floor, how many files of each other floor they name, and how many files are wrong."""
 
     rows: DataFrame
     named: Counter[str]
     wrong: int
 
     def below(self, floor: Floor) -> DataFrame:
-        """The files of another floor that are named here."""
+        """Return the files of another floor that this floor names."""
         return self.rows.where(f"row = '{BELOW}' and floor = '{floor}'")
 
 
 def data_findings(
     floors: dict[Floor, FloorRows], tables: DataFrame, partitions: int, stack: ExitStack
 ) -> list[DataFinding]:
-    """The findings of what is wrong; `tables` has kind, namespace, name and location, once each."""
+    """Return the findings. `tables` has distinct rows of kind, namespace, name and location."""
     hits = keep(_tables_hit(floors, tables, partitions), stack)
     findings = DataFindings()
     for row in _first_files(hits.where(f"code <> '{UNSEEN}'"), (*_NAME, "code"), EACH):
@@ -51,9 +51,9 @@ def data_findings(
 
 
 def _tables_hit(floors: dict[Floor, FloorRows], tables: DataFrame, partitions: int) -> DataFrame:
-    """Each wrong file with each table that needs it and each metadata that leads there, some of them twice: code, path,
-    message, store, kind, namespace, name, location."""
-    # wrong files, `at` a file by whose tables they are needed
+    """Return each wrong file with each table that needs it and each metadata location that leads to it. Rows may occur
+    twice. The columns are code, path, message, store, kind, namespace, name, location."""
+    # wrong files by floor; `at` is the file of that floor whose tables need them
     hits: dict[Floor, list[DataFrame]] = {floor: [] for floor in Floor}
     for floor in reversed(floors):
         if floors[floor].wrong:
@@ -86,8 +86,8 @@ def _add_stores(findings: DataFindings, hits: DataFrame) -> None:
 
 
 def _first_files(hits: DataFrame, table: tuple[str, ...], most: int) -> list[Any]:
-    """A row for each of the first files of each table, and one for all others: with the metadata that leads there, and
-    how many files of the table there are up to it."""
+    """Return a row for each of the first `most` files of each table, and one for all its other files. A row has the
+    metadata locations that lead to the file, and the number of the table's wrong files up to it."""
     from pyspark.sql import Window
     from pyspark.sql.functions import collect_set, dense_rank, max, min
 
@@ -110,7 +110,8 @@ def _add(files: WrongFiles, row: Any) -> None:
 
 
 def _at(kind: str) -> str:
-    """A file as its objects are found by it: what is wrong with a view's metadata is not wrong with a table's."""
+    """Return the SQL key by which the objects of a file are found. A view and a table with one metadata location have
+    two keys: a fault of a view's metadata is not a fault of a table's."""
     return f"if({kind} = '{VIEW}', concat(x'00', location), location)"
 
 

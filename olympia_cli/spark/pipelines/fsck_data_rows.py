@@ -1,6 +1,6 @@
-"""The rows in which `fsck_data` keeps what it finds: what a file names, what is wrong with it, how many were looked at.
+"""The rows in which `fsck_data` keeps its results: named files, wrong files, and numbers of checked files.
 
-Texts from files are bytes here: they may hold what is no text to Spark, and as bytes they sort as they do in Python.
+Texts from files are bytes here: they may not be text to Spark, and as bytes they sort as they do in Python.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from olympia_cli.names import Kind
 from olympia_cli.spark.batches import ddl
 
 BELOW, WRONG, LOOKED = "below", "wrong", "looked"
-"""Kinds of rows: a file that a part names; what is wrong with a file; how many files a task looked at."""
+"""Kinds of rows: a file that another file names; what is wrong with a file; how many files a task checked."""
 
 VIEW = Kind.VIEW.word
-"""What metadata is said to be that is a view's; what is below it is said of data files."""
+"""The value of `what` for a view's metadata. For data files, `what` is the kind of file."""
 
 # `top` is a number for a table that the file belongs to: files of one table lie together.
 COLUMNS = {
@@ -37,21 +37,21 @@ Row = dict[str, Any]
 
 
 def below(file: Below, above: Row) -> Row:
-    """A file that another one names, which came as the row `above`."""
+    """Return the row of a file that the file of the row `above` names."""
     return {
         "row": BELOW,
         "floor": file.floor.value,
         "location": as_data(file.location),
         "above": above["location"],
         "top": above["top"],
-        # files from elsewhere may say anything, and a column has an end
+        # a foreign file may state any length, and the column has limits
         "length": max(-_MOST, min(file.length, _MOST)),
         "what": file.what,
     }
 
 
 def wrong(floor: Floor, location: str, fault: Wrong, kind: Kind = Kind.TABLE) -> Row:
-    """What is wrong with a file, of an object of this kind."""
+    """Return the row of what is wrong with a file of an object of this kind."""
     return {
         "row": WRONG,
         "floor": floor.value,

@@ -1,5 +1,7 @@
-"""The definitions of an fsck that are too many for the driver: tasks read them, and the driver learns sums, which are
-bad, and which could have the id of another. Only of those it learns which nodes name them.
+"""The definitions of an fsck that are too many for the driver: tasks read them.
+
+The driver learns sums, which definitions are damaged, and which might share an id. For these alone it learns which
+nodes name them.
 """
 
 from __future__ import annotations
@@ -31,28 +33,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row
 
 DefinitionFile = tuple[str, int]
-"""A definition: its path, and the kind of object that it is read as."""
+"""The path of a definition, and the kind of object that it is read as."""
 
 _NAMED = {"path": "string", "kind": "int"}
 
 
 class DistributedDefinitions:
-    """What was read on Spark of the definitions of one run, and how the driver's `Definitions` is filled from it."""
+    """The definitions that tasks read in one run, and how they fill the driver's `Definitions`."""
 
     def __init__(self, walk: SparkWalk) -> None:
         self._walk = walk
         self._noted = self._levels = self._named = 0
-        """How much of what the driver noted, and of what tasks did, was read."""
+        """How many of the driver's notes, of the tasks' levels, and of the names in these have been read."""
         self._codes: set[str] = set()
-        """Of what was found to be wrong."""
+        """Codes of the faults that were found."""
         self.read_frames: list[DataFrame] = []
-        """A row for each definition."""
+        """Rows of the definitions that were read, one per definition."""
         self.number = 0
-        """How many these are."""
+        """Number of definitions that were read."""
 
     def read(self, into: Examined) -> None:
-        """Read all that is named and was not read; then the driver knows what it would know had it done so itself, as
-        far as a verdict asks for it."""
+        """Read all definitions that are named and not read yet. Afterwards the driver's `Definitions` has what a
+        verdict needs, as if the driver had read them."""
         walk, definitions = self._walk, into.definitions
         assert definitions is not None
         assert definitions.noted is not None
@@ -76,14 +78,14 @@ class DistributedDefinitions:
         self.read_frames.append(in_fewer_parts(walk.engine, frame, sum(row.number for row in sums)))
         self._codes.update(row.code for row in sums if row.code is not None)
         definition_rows = self._told(definitions)
-        with walk.engine.job(f"{walk.what}: definitions that are not whole, or have one id"):
+        with walk.engine.job(f"{walk.what}: damaged definitions and shared ids"):
             bad = self._bad(into, definition_rows) if self._codes else []
             unverified = (
                 _first(definition_rows.where("not verified"), MAX_UNVERIFIED) if definitions.without_digest else []
             )
             ids = self._of_shared_ids(into, definition_rows)
             numbers = self._know(into, [*bad, *unverified, *ids])
-        # what the log disproved stays bad
+        # a definition that the action log disproved stays bad
         disproved = {number: former for number, former in definitions.bad.items() if number in definitions.unverified}
         flaws = {numbers[row.path, row.kind]: (row.path, Flaw(row.code, row.reason, hint=row.hint)) for row in bad}
         definitions.bad = {number: BadDefinition(*flaw) for number, flaw in flaws.items()} | disproved
@@ -93,7 +95,7 @@ class DistributedDefinitions:
         self._take_keys(into, {(row.path, row.kind): numbers[row.path, row.kind] for row in unverified})
 
     def take_tables(self, into: Examined) -> None:
-        """Learn of the tables and views whose metadata leads to something that is wrong."""
+        """Record which tables and views have metadata that leads to a wrong file."""
         definitions = into.definitions
         locations = sorted({location for hit in into.data_findings for location in hit.locations})
         if definitions is None or not locations or not self.read_frames:
@@ -112,7 +114,8 @@ class DistributedDefinitions:
         return self._walk.names(names, levels)
 
     def _told(self, definitions: Definitions) -> DataFrame:
-        """What was read, with all that name it: of what was read before, others may have come since."""
+        """Return the definitions read so far with all their names: nodes that are read later may name earlier
+        definitions, too."""
         [first, *more] = self.read_frames
         if not more:
             return first
@@ -123,11 +126,12 @@ class DistributedDefinitions:
         return keep(rows.join(apart(groups), ["path", "kind"]), self._walk.stack)
 
     def _bad(self, into: Examined, definition_rows: DataFrame) -> list[Row]:
-        """Those that are not whole: all, or of each code the first by name, and how many more there are."""
+        """Return the damaged definitions. If they are too many, return the first by path of each code, and record how
+        many more there are."""
         assert into.definitions is not None
         more_bad = into.definitions.more_bad
         more_bad.clear()
-        # there are few codes, so the rule is asked here, and no task has to
+        # there are few codes, so the driver applies the rule to each, instead of the tasks
         kinds = [(code, sure) for code in sorted(self._codes) for sure in (True, False)]
         damage = [f"code = '{code}' and sure = {sure}" for code, sure in kinds if is_damage(code, doubtful=not sure)]
         bad = definition_rows.where(" or ".join(damage))
@@ -145,7 +149,7 @@ class DistributedDefinitions:
         return rows
 
     def _naming(self, into: Examined, of_code: DataFrame, last: str) -> set[int]:
-        """The nodes that name definitions whose paths come after one."""
+        """Return the nodes that name definitions of `of_code` whose paths come after `last`."""
         from pyspark.sql.functions import col
 
         definitions, graph = into.definitions, into.graph
@@ -162,13 +166,13 @@ class DistributedDefinitions:
         return nodes.union(node for node, names in enumerate(graph.names) if not numbers.isdisjoint(names))
 
     def _take_keys(self, into: Examined, numbers: dict[DefinitionFile, int]) -> None:
-        """Learn by which keys definitions without a digest go: one of each."""
+        """Record one key of each definition without a digest."""
         definitions, graph, files = into.definitions, into.graph, into.files
         assert definitions is not None
         for place, number, kind, key in definitions.noted or ():
             if (place.path, int(kind)) in numbers:
                 definitions.unverified.setdefault(number, (place.path, kind, key))
-        # those of the others are in the nodes that name them, which were counted before
+        # the keys of the others are in the nodes that name them; the bytes of these nodes are already counted
         others = set(numbers.values()) - definitions.unverified.keys()
         holders = [path for path, names in zip(graph.paths, graph.names, strict=True) if not others.isdisjoint(names)]
         counted = files.bytes
@@ -179,9 +183,9 @@ class DistributedDefinitions:
         files.bytes = counted
 
     def _of_shared_ids(self, into: Examined, definition_rows: DataFrame) -> list[Row]:
-        """The definitions whose ids two objects of one version could have, or an object and the catalog.
+        """Return the definitions whose id two objects of one version, or an object and the catalog, might share.
 
-        In one version a key is there once. So only an id whose definitions go by several keys can be there twice.
+        A version has each key once. So an id can occur twice in it only if several keys name definitions with that id.
         """
         from pyspark.sql.functions import max, min
 
@@ -197,18 +201,19 @@ class DistributedDefinitions:
         return with_ids.select("id", "path", "kind", "level").join(id_frame, "id").collect()
 
     def _know(self, into: Examined, rows: Iterable[Row]) -> dict[DefinitionFile, int]:
-        """The numbers of definitions, which the graph has from now on wherever they are named."""
+        """Return the numbers of definitions, and record the numbers in the graph wherever a node names them."""
         definitions, graph = into.definitions, into.graph
         assert definitions is not None
         numbers = {(row.path, row.kind): definitions.known(row.path, Kind(row.kind), row.level) for row in rows}
         for node, names in self._held_by_tasks(numbers).items():
             number, now = graph.numbers[node], set(names)
-            # in place of those of the same definitions that may be there
+            # replaces earlier entries of the same definitions
             graph.names[number] = array("I", [*(name for name in graph.names[number] if name not in now), *names])
         return numbers
 
     def _held_by_tasks(self, numbers: Mapping[DefinitionFile, int]) -> dict[str, list[int]]:
-        """The nodes that tasks looked at, with those of these definitions that each names, as often as it does."""
+        """Return, per node that tasks read, the numbers of these definitions that it names, once for each time it names
+        them."""
         holders: dict[str, list[int]] = {}
         if numbers and self._walk.levels:
             definition_frame = frame_of(self._walk.engine, list(numbers), _NAMED)
@@ -219,12 +224,12 @@ class DistributedDefinitions:
 
 
 def _first(definitions: DataFrame, most: int) -> list[Row]:
-    """The first by name."""
+    """Return the first definitions by path."""
     return definitions.orderBy("path", "kind").limit(most).collect()
 
 
 def _sums() -> list[Any]:
-    """How many files there are, how many of them were there, their bytes, and their names."""
+    """Return the aggregates: the number of files, how many exist, their bytes, and the XOR of their name numbers."""
     from pyspark.sql.functions import expr
 
     words = {"number": "count(*)", "there": "count(bytes)", "bytes": "sum(bytes)", "names": "bit_xor(name)"}

@@ -1,5 +1,8 @@
-"""What a listing shows beside what versions reach: what is listed, reached and at rest becomes one row a file, and the
-`Listing` of this process is asked about it in each task. Nothing is decided here."""
+"""A listing compared with the files that versions reach.
+
+A file that is listed, reached or in quarantine becomes one row, and each task asks the driver's `Listing` rules about
+its rows. No rule is decided here.
+"""
 
 from __future__ import annotations
 
@@ -35,19 +38,19 @@ _KNOWN = {
     "problem": "string",
     "read": "long",
 }
-"""A row may be of a manifest that cannot be read, with the problem; or say how many bytes were `read` of manifests."""
+"""A row may also stand for a manifest that cannot be read, with the problem, or for the bytes `read` from manifests."""
 
 _NOTHING = {name: f"cast(null as {word})" for name, word in _KNOWN.items() if name != "path"}
-"""What is known of a file that nothing is known of."""
+"""Default facts of a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedPart:
-    """What one task counted."""
+    """The counts of one task."""
 
     tallies: dict[str, Tally]
     resting: tuple[int, int]
-    """How many files rest until a purge, and their bytes."""
+    """Number and bytes of the files that rest in quarantine until a purge."""
     problems: list[tuple[str, str]]
     bytes_read: int
 
@@ -60,7 +63,7 @@ def list_unreached(
     reached: Sequence[DataFrame],
     number: int,
 ) -> Listing:
-    """Go through all files of the catalog, of which about so many are reached."""
+    """Check all files of the catalog; about `number` files are reached."""
     from pyspark.sql.functions import collect_list, max, sum
 
     parts = engine.parts(2 * number, FILES_A_TASK)

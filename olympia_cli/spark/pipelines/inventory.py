@@ -1,7 +1,7 @@
 """The inventory of data files over all tables of a version, as a DataFrame.
 
-Tables are shared out first, and then the manifests that they have: a task has some of all manifests, however large the
-table is that they belong to.
+Tables are divided among tasks first, then their manifests. So each task gets a share of all manifests, however large
+the table is that they belong to.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _TABLES_A_TASK = 64
-"""Each has metadata to be read and parsed."""
+"""Each table has metadata to read and parse."""
 
 _BETWEEN = {**ALL, **OF_MANIFESTS}
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """What was found, in one DataFrame: each of the three that are made of it goes through all tables again, unless
-    `rows` was persisted, or written and read back.
+    """All rows of an inventory in one DataFrame. Each of `files`, `tables` and `problems` reads all tables again,
+    unless `rows` was persisted, or written and read back.
 
-    Bounds of columns are in Iceberg's single-value serialization. Partition values are by the names of the partition
-    fields, as text: a date is its number of days, bytes are in hexadecimal.
+    Bounds of columns are in Iceberg's single-value serialization. Partition values are text under the names of the
+    partition fields: a date is its number of days, bytes are hexadecimal.
     """
 
     version: int
@@ -73,16 +73,16 @@ class Inventory:
 
     @contextmanager
     def kept(self) -> Iterator[Inventory]:
-        """The same, gone through once, now, and kept by Spark to the end of the block."""
+        """Provide the inventory after computing it once; Spark keeps it until the end of the block."""
         with explained(), ExitStack() as stack:
             rows = keep(self.rows, stack)
-            # by all tasks at once: what is read row by row is made part after part
+            # computed by all tasks at once: reading row by row would compute one part after the other
             rows.count()
             yield Inventory(self.version, rows)
 
     def each(self, kind: str, most: int | None = None) -> Iterator[Row]:
-        """The rows of files or of tables, with the problems among them, in the order of the tables and of what is in
-        them; a part of them at a time is in this process."""
+        """Yield the rows of files or of tables, with the problems among them, in the order of the tables and of their
+        contents. The driver holds one part at a time."""
         columns = {**TABLE, **OF_FILES, **OF_TABLES, **OF_PROBLEMS}
         rows = self.rows.where(f"row in ('{kind}', 'problem')").orderBy("namespace", "name", *PLACE)
         rows = rows.select("row", *columns)
@@ -103,10 +103,10 @@ def data_files(
     statistics: bool = True,
     partitions: int | None = None,
 ) -> Inventory:
-    """The inventory of the tables at a version, which is looked up now: of all of them, or of one namespace or table,
-    which must be there. Without `files`, no manifest is read, and only tables and problems are found."""
+    """Return the inventory of the tables at a version, which is looked up now. `within` limits it to a namespace or a
+    table, which must exist. Without `files`, no manifest is read, and the inventory has only tables and problems."""
     pinned = pin(catalog.store, parse_reference(reference))
-    # an expired version that an export keeps has its name only
+    # an expired version that an export keeps can be read only by the export's name
     at = {"version": pinned.version} if pinned.version >= pinned.oldest else {"snapshot": reference}
     snapshot = open_pinned(catalog.store, pinned)
     if isinstance(within, TableName):
@@ -128,8 +128,8 @@ def data_files(
     )
     spread = tables.repartition(parts, "namespace", "name")
     manifests = spread.mapInArrow(partial(_to_manifests, catalog, files), ddl(_BETWEEN))
-    # in turn, so that each task has as many: one table may have more manifests than all others. The rows that are no
-    # manifests go along: so the first step is done once, whatever is asked for
+    # round robin, so that each task gets as many manifests: one table may have more than all others. Other rows are
+    # passed along, so the first step runs once for all kinds of rows
     spread = manifests.repartition(max(parts, engine.parts(FEW_PARTS, 1)))
     return Inventory(pinned.version, spread.mapInArrow(partial(_to_files, catalog, statistics), ddl(ALL)))
 

@@ -1,4 +1,4 @@
-"""What a pipeline found, written where Spark can write."""
+"""Write the results of pipelines where Spark can write."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 def write_parquet(frame: DataFrame, path: str) -> None:
-    """Write a DataFrame as a folder of Parquet files; PathTaken when something is there.
+    """Write a DataFrame as a folder of Parquet files. Raise PathTaken if the path exists.
 
-    `path` is Spark's: it names a store as the cluster is set up for it.
+    `path` is Spark's: the cluster's settings define the store that it names.
     """
     error = PathTaken(f"there is something at {path} already", hint="choose another place")
     with _refused("PATH_ALREADY_EXISTS", error):
@@ -26,7 +26,7 @@ def write_parquet(frame: DataFrame, path: str) -> None:
 
 
 def save_table(frame: DataFrame, name: str) -> None:
-    """Save a DataFrame as a table in the catalog of the Spark session; PathTaken when there is one of the name."""
+    """Save a DataFrame as a table in the catalog of the Spark session. Raise PathTaken if the table exists."""
     error = PathTaken(f"Spark has a table {name} already", hint="choose another name")
     with _refused("TABLE_OR_VIEW_ALREADY_EXISTS", error):
         frame.write.mode("error").saveAsTable(name)
@@ -34,7 +34,7 @@ def save_table(frame: DataFrame, name: str) -> None:
 
 @contextmanager
 def _refused(condition: str, meaning: PathTaken) -> Iterator[None]:
-    """What Spark refuses under this condition means that."""
+    """Raise `meaning` if Spark refuses with this error condition."""
     from pyspark.errors import AnalysisException
 
     with explained():
@@ -45,7 +45,8 @@ def _refused(condition: str, meaning: PathTaken) -> Iterator[None]:
 
 
 def spark_path(path: str) -> str:
-    """A path as Spark takes it; a plain one is of this machine, and does not depend on where another process runs."""
+    """Return a path for Spark. A plain path becomes absolute on this machine, independent of the working directories of
+    other processes."""
     try:
         path.encode()
     except UnicodeEncodeError:

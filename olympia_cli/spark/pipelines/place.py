@@ -1,4 +1,4 @@
-"""Where a catalog is, as it is sent to Spark's workers."""
+"""A catalog's location, in the form that is sent to Spark's workers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CatalogPlace:
-    """A catalog's location, the options of its store, which may hold secrets, and what whoever works there must see."""
+    """A catalog's location, the options of its store, which may hold secrets, and the proof that every
+    worker must see."""
 
     uri: str
     storage: tuple[tuple[str, str], ...] = field(default=(), repr=False)
@@ -40,25 +41,25 @@ class CatalogPlace:
 
     @property
     def store(self) -> Store:
-        """The store, opened once in each process, and given out only where it is the one that the driver has."""
+        """The store, opened once per process, and returned only if it is the driver's store."""
         return proven_store(self.uri, self.storage, self.proof if isinstance(self.proof, Proof) else None)
 
     @contextmanager
     def proven(self, note: Callable[[str], None] = lambda text: None) -> Iterator[CatalogPlace]:
-        """The same place, which other processes must see as this one does; to the end of the block."""
+        """Provide the same location with a proof for other processes, until the end of the block."""
         with leaving(store_at(self.uri, self.storage), note) as proof:
             yield replace(self, proof=proof)
 
     def files(self) -> Files:
-        """Its files, for a task that reads them."""
+        """Open the catalog's files for a task."""
         return Files(self.store, lambda: False)
 
     def table_files(self) -> TableFiles:
-        """The files of its tables, wherever they are; to be closed."""
+        """Open the files of the catalog's tables, wherever they are. The caller closes the result."""
         return TableFiles(dict(self.storage), self.uri.partition("://")[0])
 
     def read(self, spark: SparkSession, what: str, *, columns: str | None = None, **options: object) -> DataFrame:
-        """One of the catalog's tables through the data source; options that are None are left out."""
+        """Read one of the catalog's tables through the data source, without the options that are None."""
         reader = spark.read.format("olympia").option("catalog", self.uri)
         reader = reader.options(**{STORAGE + name: value for name, value in self.storage})
         options["proof"] = self.proof.proof if isinstance(self.proof, Leaving) else self.proof
@@ -68,9 +69,9 @@ class CatalogPlace:
         return reader.load(what)
 
     def list_files(self, spark: SparkSession, partitions: int, kind: FileKind | None = None) -> DataFrame:
-        """All files as a listing shows them, or those of a kind: path, kind, bytes, modified_at.
+        """Return all files of a listing, or those of a kind: path, kind, bytes, modified_at.
 
-        The data source has the same rows. It takes Spark some new processes to learn that, which this spares.
+        The data source returns the same rows, but Spark would start extra processes to plan it.
         """
         conditions = Conditions({} if kind is None else {"kind": kind.value})
         parts = tuple(plan_files(self.uri, conditions, partitions, cores_of(spark)))
@@ -89,19 +90,19 @@ def _list(
 
 
 def pieces(record_batches: Iterable[RecordBatch], most: int) -> Iterator[RecordBatch]:
-    """Arrow batches of no more than so many rows."""
+    """Split Arrow batches into batches of at most `most` rows."""
     for batch in record_batches:
         for start in range(0, batch.num_rows, most):
             yield batch.slice(start, most)
 
 
 def rows_of(record_batches: Iterable[RecordBatch]) -> Iterator[dict[str, Any]]:
-    """The rows of Arrow batches, one batch in memory at once."""
+    """Yield the rows of Arrow batches, with one batch in memory at a time."""
     for batch in record_batches:
         yield from batch.to_pylist()
 
 
 def values_of(batch: RecordBatch, *columns: str) -> Iterator[tuple[Any, ...]]:
-    """The rows of an Arrow batch as values of these columns: where there are millions, a dict for each takes longer
-    than what is done with it."""
+    """Yield the rows of an Arrow batch as tuples of these columns. For millions of rows, a dict per row takes longer
+    than the work."""
     return zip(*(batch.column(name).to_pylist() for name in columns), strict=True)

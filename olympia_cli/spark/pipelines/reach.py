@@ -1,5 +1,6 @@
-"""Which files the versions that stay reach, for an expire: the walk of this process, for which tasks look at large
-levels and at definitions. All of it is read and found whole before anything is said to be dead.
+"""The files that the kept versions reach, for an expire. The driver walks; tasks read large levels and definitions.
+
+All of these files are read and found sound before any file counts as dead.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ if TYPE_CHECKING:
 
 
 def strict_files(catalog: CatalogPlace) -> Files:
-    """Those of a catalog whose store must not fail: that it does says nothing of a file."""
+    """Open a catalog's files so that a failure of the store raises an error: it says nothing about a file."""
     return Files(catalog.store, lambda: False, patience=1)
 
 
 class SparkReach(Reach):
-    """A reach that tells which files it has, beside being asked for one. It is of use as long as its stack is open."""
+    """A reach that can also return its files. It is usable while its stack is open."""
 
-    # levels of all trees together are large enough for jobs, and so are all definitions
+    # all trees at once: their levels together are large enough for jobs, and so are all definitions
     roots_at_once = None
     definitions_at_once = float("inf")
 
@@ -51,19 +52,19 @@ class SparkReach(Reach):
         self._paths: list[str] = []
         self._frames: list[DataFrame] = []
         self._levels = self._named = 0
-        """How many levels, and names in them, are in the frames."""
+        """Number of levels, and of names in them, that the frames contain."""
 
     @property
     def number(self) -> int:
-        """How many files there are at most."""
+        """The highest possible number of reached files."""
         return len(self._paths) + self._named
 
     def mark(self) -> tuple[int, int]:
-        """How far it is; see `since`."""
+        """Return the current position, for `since`."""
         return len(self._paths), len(self._frames)
 
     def since(self, mark: tuple[int, int] = (0, 0)) -> DataFrame:
-        """The paths of what was reached since then; one may be there more than once."""
+        """Return the paths that were reached since a mark. A path may occur more than once."""
         paths, frames = mark
         ours = paths_frame(self._walk.engine, self._paths[paths:])
         return together([ours, *(frame.select("path") for frame in self._frames[frames:])])
@@ -89,7 +90,7 @@ class SparkReach(Reach):
         self._files.progress.phase("reading definitions", number)
         frame = walk.read_definitions(names, number, self._frames)
         with walk.engine.job(f"{walk.what}: definitions"):
-            # the first by path, so that it does not depend on which task came first
+            # the first by path, so that the result does not depend on the order of the tasks
             flaw = "min(if(code is null, null, struct(path, kind, code, reason, hint, host))) as flaw"
             [totals] = frame.selectExpr("count(bytes) as files", "coalesce(sum(bytes), 0) as bytes", flaw).collect()
         walk.engine.run.read(totals.files, totals.bytes)
@@ -101,8 +102,8 @@ class SparkReach(Reach):
 
 
 def _unflawed(level: DataFrame) -> DataFrame:
-    """Nodes that were whole when the driver looked. When some are looked at again, because a machine was lost with what
-    it had, they must be so still: what they name must not be taken for dead."""
-    error = "raise_error(concat('a node is no longer whole: ', path))"
+    """Return the nodes of a level, which were sound when the driver examined them. If a machine is lost, Spark reads
+    its nodes again. They must still be sound: otherwise the definitions that they name would count as dead."""
+    error = "raise_error(concat('a node is no longer sound: ', path))"
     names = f"if(flawed, cast({error} as array<struct<path:string,kind:int,code:long,key:string>>), names) as names"
     return level.selectExpr("path", "level", "readable", names)

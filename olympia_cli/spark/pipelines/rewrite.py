@@ -1,7 +1,7 @@
-"""Partitions of DeltaCAT written anew by tasks, one by one: executors read, merge and write, and the driver commits.
+"""Partitions of DeltaCAT rewritten by tasks, one by one: executors read, merge and write, and the driver commits.
 
-The folder that they write to has a proof of it. The source is only read: a file that a task does not see as it was
-listed is looked at by the driver before that is believed.
+The destination folder has a proof file. The source is only read. If a task does not see a file as it was listed, the
+driver checks the file before it believes the task.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _ARROW = arrow_schema(_ROW)
 
 @dataclass(frozen=True, slots=True)
 class SparkRewriter:
-    """The properties are PyIceberg's for the files below `base`, and for those of tables; they may hold secrets."""
+    """`source` and `dest` are PyIceberg's properties for the files below `base` and for the tables' files. They may
+    hold secrets."""
 
     engine: SparkEngine
     base: str

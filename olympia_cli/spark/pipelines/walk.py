@@ -1,7 +1,8 @@
-"""Files that tasks look at: the nodes of a large level, and definitions.
+"""Files that tasks read: the nodes of a large level, and definitions.
 
-The driver walks, as it does without Spark, and holds what is known of the nodes. A level that is too large to be read
-there is one job; only the names of the definitions stay on the executors, a hundred to a node, and are read there.
+The driver walks as it does without Spark, and holds the facts about nodes. A level that is too large for the driver is
+one job. Only the names of definitions, about a hundred per node, stay on the executors, which also read the
+definitions.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ if TYPE_CHECKING:
     from olympia_cli.spark.engine import SparkEngine
 
 NODE_WEIGHT = 32
-"""What a node costs the driver, in definitions."""
+"""Cost of a node on the driver, in definitions."""
 
 NODES_A_TASK, DEFINITIONS_A_TASK, ROWS_A_TASK = 256, 16_384, 262_144
-"""Some hundred milliseconds of work: rows are kept, and only gone through."""
+"""Some hundred milliseconds of work. ROWS_A_TASK is for rows that are already computed, and only scanned."""
 
 NODES_A_JOB = 50_000
-"""The facts of so many nodes are in the driver's memory at once."""
+"""The driver's memory holds the facts of this many nodes at once."""
 
 _NODE = {
     "path": "string",
@@ -94,10 +95,10 @@ _ROWS_AT_ONCE = 65_536
 
 
 OpenFiles = Callable[[], Files]
-"""Opens files for one task, which closes them at its end; it is sent to tasks."""
+"""Open the files of one task, which closes them at its end. The callable is sent to tasks."""
 
 KeptNames = Callable[[NodeFacts], tuple[DefinitionName, ...]]
-"""Which of the definitions that a node names tasks keep; it is sent to them."""
+"""Return the names in a node that tasks keep. The callable is sent to tasks."""
 
 
 def all_names(facts: NodeFacts) -> tuple[DefinitionName, ...]:
@@ -110,8 +111,8 @@ def no_names(facts: NodeFacts) -> tuple[DefinitionName, ...]:
 
 @dataclass(slots=True)
 class SparkWalk:
-    """A mapper, and what tasks hold of what they looked at. `what` says for whom, `texts` whether the keys that name
-    definitions are of interest, beside what tells them apart. What Spark keeps is freed with `stack`."""
+    """A mapper, and the rows that tasks keep of what they read. `what` is the name of the command. `texts` says whether
+    rows have the keys that name definitions, beside their codes. `stack` frees what Spark keeps."""
 
     engine: SparkEngine
     open_files: OpenFiles
@@ -121,9 +122,9 @@ class SparkWalk:
     kept_names: KeptNames = all_names
     at_once: int = NODES_A_JOB
     levels: list[DataFrame] = field(default_factory=list)
-    """The nodes that tasks looked at."""
+    """The nodes that tasks read."""
     named: int = 0
-    """How many definitions these name, of which tasks keep the names."""
+    """Number of definition names in these nodes that tasks keep."""
 
     def nodes(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
         by_tasks = len(places) * NODE_WEIGHT > self.engine.alone
@@ -151,8 +152,8 @@ class SparkWalk:
             files.progress.advance()
 
     def names(self, noted: Iterable[tuple[Place, bool, DefinitionName]], levels: Sequence[DataFrame]) -> DataFrame:
-        """A row for each definition that the driver noted, with whether a node names it that can be read, and for each
-        that a node names which tasks looked at."""
+        """Return a row for each definition that the driver noted, and for each that a node of `levels` names. `sure`
+        says whether the node that names it is readable."""
         rows = (
             (None, place.level, sure, path, int(kind), key_code(key), key if self.texts else None)
             for place, sure, (path, kind, key) in noted
@@ -162,8 +163,8 @@ class SparkWalk:
         return together([*frames, *map(named_by, levels)])
 
     def read_definitions(self, names: DataFrame, number: int, known_frames: Sequence[DataFrame] = ()) -> DataFrame:
-        """A row for each definition, but for the known ones, which was read once: the number of its object's id, or
-        what is wrong with it. There are at most so many of them."""
+        """Read each definition once, without those in `known_frames`, and return a row for it: the number of its
+        object's id, or what is wrong with it. `number` is the highest number of definitions."""
         parts = self.engine.parts(number, DEFINITIONS_A_TASK)
         unread = grouped(names, parts, self.texts)
         if known_frames:
@@ -174,7 +175,7 @@ class SparkWalk:
 
 @dataclass(frozen=True, slots=True)
 class TaskNode:
-    """A node as a task saw it: its facts without the names, how many of these it keeps, how many bytes were read, and
+    """A node as a task saw it: its facts without the names, the number of names that tasks keep, the bytes read, and
     the machine on which it is missing."""
 
     facts: NodeFacts
@@ -184,7 +185,7 @@ class TaskNode:
 
 
 def _packed(node: TaskNode) -> bytes:
-    # the keys of an inner node are mostly padding, and Spark would copy it several times
+    # compressed: the keys of an inner node are mostly padding, and Spark copies the data several times
     return zlib.compress(pickle.dumps(node), 1)
 
 
@@ -194,20 +195,20 @@ def _unpacked(data: bytes) -> TaskNode:
 
 
 def named_by(level: DataFrame) -> DataFrame:
-    """A row for each definition that a node names."""
+    """Return a row for each definition that a node names."""
     rows = level.selectExpr("path as holder", "level", "readable", "explode(names) as name")
     return rows.selectExpr("holder", "level", "readable", "name.path", "name.kind", "name.code", "name.key")
 
 
 def in_fewer_parts(engine: SparkEngine, frame: DataFrame, rows: int) -> DataFrame:
-    """So many rows that are kept, for steps that go through them. They are in as many parts as there were tasks that
-    made them: that took each long, and going through one takes next to nothing."""
+    """Put `rows` kept rows into fewer partitions, for steps that only scan them. There are as many partitions as tasks
+    that computed them; computing a partition takes long, and scanning it hardly any time."""
     return frame.coalesce(engine.parts(rows, ROWS_A_TASK))
 
 
 def grouped(names: DataFrame, parts: int, texts: bool) -> DataFrame:
-    """A row for each definition that is named. `low` and `high` differ when several keys name it; `sure` says that a
-    node names it that can be read. Without `texts` there are no keys: Spark groups numbers much faster than lists."""
+    """Return a row for each named definition. `low` and `high` differ if several keys name it. `sure` says whether a
+    readable node names it. Without `texts` there are no keys: Spark groups numbers much faster than lists."""
     from pyspark.sql.functions import collect_set, expr, max, min
 
     return (
@@ -224,7 +225,7 @@ def grouped(names: DataFrame, parts: int, texts: bool) -> DataFrame:
 
 
 def frame_of(engine: SparkEngine, rows: Iterable[tuple[Any, ...]], columns: Mapping[str, str]) -> DataFrame:
-    """Rows of this process, of which there may be millions: they are made a few at a time."""
+    """Return a DataFrame of the driver's rows, which may be millions: they are converted a batch at a time."""
     schema, rest, batches = arrow_schema(columns), iter(rows), []
     while some := list(islice(rest, _ROWS_AT_ONCE)):
         by_column = zip(*some, strict=True)
@@ -238,8 +239,8 @@ def paths_frame(engine: SparkEngine, paths: Iterable[str]) -> DataFrame:
 
 
 def settle_missing(files: Files, missing: Mapping[str, str]) -> None:
-    """Raise when this process has a file that is missing on the machine of a task: something is wrong with that one,
-    and not with the file."""
+    """Raise ExecutorUnprepared if the driver has a file that is missing on a task's machine: then the machine is wrong,
+    not the file."""
     for path, data in files.read_many(missing):
         if not isinstance(data, Exception):
             raise ExecutorUnprepared(
@@ -249,7 +250,7 @@ def settle_missing(files: Files, missing: Mapping[str, str]) -> None:
 
 
 def key_code(key: str) -> int:
-    """A number that tells keys apart."""
+    """Return a 64-bit hash of a key, which tells keys apart."""
     return int.from_bytes(blake2b(key.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "big", signed=True)
 
 
@@ -277,7 +278,7 @@ def _looked_at(
     facts = rules.look(place.path, data)
     facts = replace(facts, names=kept_names(facts))
     files.looked_at(place, data, facts.flaw, is_node=True)
-    # of a leaf only its range is of interest to others
+    # the driver needs only the key range of a leaf
     keys = (*facts.keys[:1], *facts.keys[-1:]) if facts.is_leaf else facts.keys
     size = len(data) if isinstance(data, bytes) else None
     host = socket.gethostname() if isinstance(data, PathMissing) else None
@@ -320,7 +321,7 @@ def _look_at_definitions(open_files: OpenFiles, batches: Iterable[pa.RecordBatch
 
 
 def _judge(files: Files, kind: Kind, place: Place, data: bytes | StoreError) -> tuple[int | bool | str | None, ...]:
-    """The columns that are said of a definition, in their order."""
+    """Return the columns that describe a definition, in the order of `_READ`."""
     facts = look_at_definition(kind, data, place.path)
     files.looked_at(place, data, facts if isinstance(facts, Flaw) else None, is_node=False)
     size = len(data) if isinstance(data, bytes) else None

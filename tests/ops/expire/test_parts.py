@@ -11,10 +11,11 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import Damaged
-from olympia_cli.format.paths import FileKind, file_kind, root_path
+from olympia_cli.format.paths import FileKind, file_kind, new_node_path, root_path, size_limit
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.files import Listed
 from olympia_cli.ops.expire.manifest import (
+    PART_FILES,
     Doomed,
     Manifest,
     ManifestPart,
@@ -48,7 +49,7 @@ class InParts(Listed):
         made.store = store
         return made
 
-    def manifest(self, path, oldest, former_oldest):
+    def manifest(self, store, path, oldest, former_oldest):
         parts = []
         for some in (self[::2], self[1::2]):
             part = ManifestPart(new_part_path(path), len(some))
@@ -149,6 +150,40 @@ def test_a_mark_in_parts_rests_and_is_purged_like_any_other(place):
     assert not orphans(place.store)
 
 
+class InSmallParts(Listed):
+    """As this process writes very many files, with three to a part."""
+
+    def manifest(self, store, path, oldest, former_oldest):
+        return super().manifest(store, path, oldest, former_oldest, part_files=3)
+
+
+def test_this_process_writes_many_files_in_parts(place):
+    plan = place.plan().mark
+    expected = list(plan.files)
+    assert len(expected) > 6
+    assert mark(place.catalog, replace(plan, files=InSmallParts(plan.files))) is not None
+    [resting] = read_quarantine(place.catalog.snapshot().definition)
+    assert len(place.parts()) == -(-len(expected) // 3)
+    assert list(read_manifest(place.store, resting.manifest).files) == expected
+    place.clock.advance(2 * DAY)
+    assert sorted(place.purge().files, key=lambda file: file.path) == sorted(expected, key=lambda file: file.path)
+    assert place.left() == []
+    assert not orphans(place.store)
+
+
+def test_no_file_of_a_manifest_grows_with_the_number_of_files(place):
+    """One that named ten million files itself would have more bytes than a reader takes."""
+    files = Listed(Doomed(f"{new_node_path()}", 2**62, "node") for _ in range(PART_FILES + 1))
+    manifest = files.manifest(place.store, new_manifest_path(1), 3, 0)
+    data = encode_manifest("x", manifest, "")
+    assert [part.files for part in manifest.parts] == [PART_FILES, 1]
+    assert len(data) < 1000
+    place.store.create(manifest.path, data)
+    assert read_manifest(place.store, manifest.path).files == tuple(files)
+    assert max(place.store.stat(path).size for path in place.parts()) < size_limit(manifest.path) // 16
+    place.store.delete_many([manifest.path, *place.parts()])
+
+
 def test_parts_of_what_rests_are_never_abandoned(place):
     place.mark()
     for number in range(9, 14):
@@ -176,7 +211,7 @@ def test_parts_that_nobody_needs_go_when_they_are_old(place, how):
         orphaned = place.left()
     else:
         manifest = new_manifest_path(place.clock.now_millis())
-        made = InParts(place.plan().mark.files, place.store).manifest(manifest, 3, 0)
+        made = InParts(place.plan().mark.files, place.store).manifest(place.store, manifest, 3, 0)
         if how == "never committed":
             place.store.create(manifest, encode_manifest("x", made, ""))
         orphaned = place.left()

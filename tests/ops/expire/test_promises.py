@@ -189,7 +189,7 @@ def test_an_export_whose_record_cannot_be_read_stops_an_expire():
     transaction.draft.put_catalog(definitions.body(definition))
     transaction.actions.append(Action(ActionType.CATALOG_ALTER, None, definitions.body(definition)))
     place.catalog.commit(transaction)
-    with pytest.raises(Damaged, match="nobody knows what it needs"):
+    with pytest.raises(Damaged, match="the files that it needs are unknown"):
         place.plan()
 
 
@@ -197,7 +197,7 @@ def test_an_export_whose_record_cannot_be_read_stops_an_expire():
 def test_an_export_of_no_known_mode_stops_an_expire(mode):
     place = filled(12)
     export(place, 5, mode=mode)
-    with pytest.raises(Damaged, match="nobody knows what it needs") as caught:
+    with pytest.raises(Damaged, match="the files that it needs are unknown") as caught:
         place.plan()
     assert caught.value.code == "F504"
 

@@ -86,7 +86,7 @@ def test_what_is_there_and_is_another_file_is_no_copy(catalog, places):
     dest = MemoryStore("dest")
     for data in (encode_node(Node((), ()), 1), b""):
         dest.overwrite(path, data)
-        with pytest.raises(Damaged, match="the copy is not whole: it is not what the catalog has"):
+        with pytest.raises(Damaged, match="the copy is damaged: it differs from the file in the catalog"):
             copy(copying(FULL, catalog.store, dest, fresh=False), places)
         with pytest.raises(PathTaken):
             copy(copying(FULL, catalog.store, dest), places)

@@ -55,7 +55,7 @@ def forgotten(request) -> tuple[MemoryStore, str, str]:
         store, path = forgetful()
     assert not everything(store).damaged
     assert says_digest(path) is bool(request.param)
-    return store, path, "its digest is missing" if request.param else "truncated: "
+    return store, path, "its checksum is missing" if request.param else "truncated: "
 
 
 def cut(store: MemoryStore, path: str) -> None:

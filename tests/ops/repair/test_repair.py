@@ -825,7 +825,7 @@ def test_several_versions_with_a_definition_of_another_catalog(sample, change):
     ("older", "told"),
     [
         (lambda: older_definitions(4), "is not what the log says"),
-        (lambda: older_definitions(8), "its digest is missing"),
+        (lambda: older_definitions(8), "its checksum is missing"),
         (contextlib.nullcontext, "truncated: "),
     ],
 )
