@@ -23,7 +23,7 @@ from olympia_cli.format.definitions import body
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef, RollbackDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, plural
 from olympia_cli.ops.look.describe import describe_name
 from olympia_cli.ops.look.diff import ObjectChange, diff
 from olympia_cli.ops.look.log import log
@@ -354,7 +354,7 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
                 last[conflict.name] = entry.version
     versions = f"v{plan.first}" if plan.first == plan.last else f"v{plan.first} to v{plan.last}"
     count = len(plan.conflicts)
-    what = "1 object was changed again" if count == 1 else f"{count:,} objects were changed again"
+    what = f"{plural(count, 'object')} {'was' if count == 1 else 'were'} changed again"
     error = RevertConflict(
         f"{versions} cannot be reverted, and nothing was written: {what}",
         hint="show the later changes",
