@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 from pyiceberg.catalog import load_catalog
-from pyspark.errors import PySparkException
 
 from olympia_cli import Catalog
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.iceberg import OlympiaCatalog
-from tests.engines.conftest import Lake
+from tests.engines.clients import EngineError
+from tests.engines.conftest import SparkLake as Lake
 
 
 @pytest.fixture
@@ -32,9 +30,13 @@ def test_namespaces_with_properties(lake):
     lake.sql("create namespace lake.ns with dbproperties ('team' = 'x', 'more' = 'y')")
     lake.sql("create namespace if not exists lake.ns")
     lake.sql("alter namespace lake.ns set properties ('more' = 'z')")
-    lake.sql("alter namespace lake.ns unset properties ('team')")
+    team = "x"
+    # Spark 3.5 has no statement for it
+    if lake.sql("select version()")[0][0].startswith("4"):
+        lake.sql("alter namespace lake.ns unset properties ('team')")
+        team = None
     properties = lake.show("ns", "show", "ns")["properties"]
-    assert {key: properties.get(key) for key in ("team", "more")} == {"team": None, "more": "z"}
+    assert {key: properties.get(key) for key in ("team", "more")} == {"team": team, "more": "z"}
     assert ("ns",) in lake.sql("show namespaces in lake")
     with pytest.raises(Exception, match="namespaces have one level in this catalog"):
         lake.sql("create namespace lake.ns.deeper")
@@ -128,7 +130,7 @@ def test_renaming_and_dropping(lake, namespace):
     # Spark takes the new name literally: no catalog before it
     lake.sql(f"alter table {t} rename to {name}.u")
     assert lake.sql(f"show tables in {namespace}") == [(name, "u", False)]
-    with pytest.raises(PySparkException):
+    with pytest.raises(EngineError):
         lake.sql(f"select * from {t}")
     with pytest.raises(Exception, match="not empty"):
         lake.sql(f"drop namespace {namespace}")
@@ -154,76 +156,10 @@ def test_views(lake, namespace):
     assert "'p'" not in shown
     lake.sql(f"alter view {v} rename to {namespace}.w")
     assert lake.sql(f"show views in {namespace}") == [(name, "w", False)]
-    with pytest.raises(PySparkException, match="already exists"):
+    with pytest.raises(EngineError, match="already exists"):
         lake.sql(f"create view {t} as select 1 as x")
-    with pytest.raises(PySparkException, match="already exists"):
+    with pytest.raises(EngineError, match="already exists"):
         lake.sql(f"create table {namespace}.w (x int)")
     lake.sql(f"drop view {namespace}.w")
     lake.sql(f"drop view if exists {namespace}.w")
     assert lake.sql(f"show views in {namespace}") == []
-
-
-def test_two_writers_at_once(lake, namespace):
-    """Both append to one table, each as a client of its own; the one that comes second does it again."""
-    t = namespace.removeprefix("lake.")
-    lake.sql(f"create table {namespace}.t (id bigint) tblproperties ('commit.retry.num-retries' = '20')")
-    for name in ("one", "two"):
-        lake.connect(name)
-    failures: list[Exception] = []
-
-    def write(name: str, numbers: range) -> None:
-        try:
-            for number in numbers:
-                lake.sql(f"insert into {name}.{t}.t values ({number})")
-        except Exception as error:
-            failures.append(error)
-
-    writers = [
-        threading.Thread(target=write, args=("one", range(4))),
-        threading.Thread(target=write, args=("two", range(4, 8))),
-    ]
-    for writer in writers:
-        writer.start()
-    for writer in writers:
-        writer.join()
-    assert failures == []
-    lake.sql(f"refresh table {namespace}.t")
-    assert lake.sql(f"select id from {namespace}.t order by id") == [(number,) for number in range(8)]
-
-
-def test_the_whole_catalog_as_it_was(lake, namespace):
-    name = namespace.removeprefix("lake.")
-    for table in ("a", "b"):
-        lake.sql(f"create table {namespace}.{table} as select 1 as id")
-    version = lake.version
-    for table in ("a", "b"):
-        lake.sql(f"insert into {namespace}.{table} values (2)")
-    lake.sql(f"drop table {namespace}.b")
-    lake.connect("before", warehouse=f"at/v{version}")
-    for table in ("a", "b"):
-        assert lake.sql(f"select * from before.{name}.{table}") == [(1,)]
-    for statement in (f"insert into before.{name}.a values (3)", f"drop table before.{name}.a"):
-        with pytest.raises(Exception, match=r"an older version of a catalog cannot be changed|does not support"):
-            lake.sql(statement)
-    assert lake.sql(f"select id from {namespace}.a order by id") == [(1,), (2,)]
-
-
-def test_spark_inside_a_distributed_transaction(lake, namespace):
-    name = namespace.removeprefix("lake.")
-    lake.sql(f"create table {namespace}.a as select 1 as id")
-    version = lake.version
-    id = lake.olympia("txn", "begin", "-o", "name").strip()
-    lake.connect("inside", warehouse=f"txn/{id}")
-    lake.sql(f"insert into inside.{name}.a values (2)")
-    lake.sql(f"create table inside.{name}.b as select * from inside.{name}.a")
-    lake.sql(f"delete from inside.{name}.a where id = 1")
-    assert lake.sql(f"select * from inside.{name}.b order by id") == [(1,), (2,)]
-    assert lake.version == version
-    assert lake.sql(f"select * from {namespace}.a") == [(1,)]
-    assert lake.sql(f"show tables in {namespace}") == [(name, "a", False)]
-    lake.olympia("txn", "commit", id, "-m", "one load")
-    assert lake.version == version + 1, "all of it is one version"
-    lake.sql(f"refresh table {namespace}.a")
-    assert lake.sql(f"select * from {namespace}.a") == [(2,)]
-    assert lake.sql(f"select * from {namespace}.b order by id") == [(1,), (2,)]
-    assert types(lake) == ["TABLE_INSERT", "TABLE_CREATE", "TABLE_INSERT", "TABLE_DELETE"]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
-from pyspark.sql import SparkSession
 
-from tests.engines.conftest import Lake, lake_at
+from tests.engines.conftest import SparkLake as Lake
 
 EXPIRE = (
     "call {0}.system.expire_snapshots(table => '{1}', older_than => timestamp'2100-01-01 00:00:00', retain_last => 1)"
@@ -37,13 +36,10 @@ def files(lake: Lake) -> Lake:
 
 
 @pytest.fixture(scope="module")
-def keeping(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lake]:
-    folder = tmp_path_factory.mktemp("keeping")
-    with lake_at(spark, str(folder / "lake"), folder / "serve.log", "--keep-files") as found:
-        found.connect("keeping")
-        found.sql("create namespace keeping.files")
-        yield found
-        found.check()
+def keeping(spark_lakes: Callable[..., Lake]) -> Lake:
+    found = spark_lakes("keeping", "--keep-files")
+    found.sql("create namespace keeping.files")
+    return found
 
 
 def test_a_rewrite_deletes_nothing(files):

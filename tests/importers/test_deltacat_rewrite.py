@@ -272,7 +272,7 @@ def test_a_dry_run_writes_nothing(world, partition):
 
 
 def optional(type):
-    """As polars writes a column, whether or not it holds nothing."""
+    """Return the type of a column that may hold NULL, in the order of polars."""
     return [type, "null"]
 
 
@@ -427,7 +427,7 @@ def swapped(*rows, ids=("0", "0")):
     ],
 )
 def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, reason):
-    """As DeltaCAT reads it. Without --rewrite it is left out, and the advice brings it; other files stay plain."""
+    """DeltaCAT reads it so. Without --rewrite it is left out, the advice brings it, and other files stay plain."""
     plain = partition(1, data((1, "a")))
     odd = partition(2, swapped((2, "b"), (3, "c"), ids=ids))
     done, _ = world.bring(rewrite=False)
@@ -471,7 +471,7 @@ def test_a_file_whose_ids_are_wrong_and_its_names_too(world, partition, delta):
 
 
 def test_inspect_and_import_agree(world, partition):
-    """Of sound files, odd ones and those that nobody can read: what inspect tells is what the import does."""
+    """The import does what inspect lists: for sound files, odd files and unreadable ones."""
     partition(1, data((1, "a")))
     partition(2, swapped((2, "b")))
     partition(3, b"junk", content_type="application/parquet")
@@ -725,7 +725,7 @@ class TestWhatIsNotKnown:
 
     @pytest.mark.parametrize("keys", [(), ({"key": ["id"], "transform": {"name": "identity"}},)], ids=["", "by id"])
     def test_what_a_part_became_goes_if_another_part_cannot_be_written(self, world, monkeypatch, keys):
-        """Nothing names it: it would stay for ever."""
+        """Files that no metadata names would stay for ever."""
         monkeypatch.setattr(rewriting, "_AT_ONCE", 1)
         with world.made.transaction() as txn:
             found = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA, keys), [1] if keys else None)

@@ -37,7 +37,7 @@ result depends on the time of the merge."""
 _ROW = "__row"
 _JSON, _ROWS_A_BATCH = "metadata.json", 2**16
 _AT_ONCE = 512 * 1024 * 1024
-"""So many bytes of files are merged at once; in memory they take several times as much."""
+"""Bytes of files that are merged at once; in memory they take several times as much."""
 _MOST_SHARES = 64
 _NO_MEMORY = f"a {_MOST_SHARES}th of its rows does not fit into the memory of one task: give executors more"
 
@@ -70,7 +70,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a partition's rows that no delta merges with those of another part: one of `of`, a power of two."""
+    """A part of a partition's rows, number `number` of `of`, a power of two. No delta merges rows of two shares."""
 
     number: int = 0
     of: int = 1
@@ -79,7 +79,7 @@ class Share:
         return [Share(self.number, self.of * 2), Share(self.number + self.of, self.of * 2)]
 
     def rows(self, rows: pa.Table, keys: list[str]) -> pa.Table:
-        """The rows whose keys fall into this share. Rows with the same keys fall into one."""
+        """Return the rows whose keys fall into this share. Rows with the same keys fall into one share."""
         if self.of == 1:
             return rows
         masks = [self._mask(batch) for batch in _keyed(rows, keys).to_batches(max_chunksize=_ROWS_A_BATCH)]
@@ -98,7 +98,7 @@ WHOLE = Share()
 
 
 def _digest(value: pa.Scalar) -> int:
-    """A number that equal values share. Values that Python does not have all share one."""
+    """Return a number that equal values share. Values that Python cannot represent all share one."""
     try:
         plain = value.as_py()
     except (ValueError, OverflowError):
@@ -118,7 +118,7 @@ class Piece:
         return any(step.kind == "upsert" for step in self.steps)
 
     def shares(self) -> list[Share]:
-        """The shares that it is merged in, by the bytes of its files."""
+        """The shares in which it is merged, by the bytes of its files."""
         size, of = sum(file.size for step in self.steps for file in step.files), 1
         while size > _AT_ONCE * of and of < _MOST_SHARES:
             of *= 2
@@ -134,7 +134,7 @@ class Unseen:
 
 
 class OutOfMemory(str):
-    """Why a piece was not written where there was too little memory for it: another time there may be more."""
+    """The reason for an unwritten piece if memory was too small: a later run may have more."""
 
     __slots__ = ()
 
@@ -216,7 +216,7 @@ class Rewriting:
         return folder_store(self.folder, tuple(sorted(self.dest.items())))
 
     def write(self, piece: Piece) -> Outcome | Unseen:
-        """Write what a piece becomes, share by share. A share that does not fit into memory is halved."""
+        """Write the files of a piece, share by share. A share that does not fit into memory is halved."""
         files: list[DataFile] = []
         waiting = piece.shares()
         while waiting:
@@ -275,8 +275,8 @@ def merged(
     read: Callable[[PieceFile, Sequence[str]], pa.Table | Unseen],
     share: Share = WHOLE,
 ) -> pa.Table | Unseen:
-    """The rows that the deltas of a partition leave, or a share of them. `read` gives those of a file, which must have
-    these keys. Without upserts a share is some of the files: deletes look at each row alone."""
+    """Return the rows that the deltas of a partition leave, or a share of them. `read` returns those of a file, which
+    must have these keys. Without upserts, a share is some of the files: a delete examines each row separately."""
     assert version.schema is not None
     schema = arrow_schema(version.schema)
     rows = fitted(schema.empty_table(), version, None, ())

@@ -37,6 +37,7 @@ from olympia_cli.ops.fsck.versions import inside
 from olympia_cli.ops.look.diff import diff
 from olympia_cli.ops.look.history import history
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.repair.content import MOST_VERSIONS
 from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
 from olympia_cli.ops.repair.repair import plan_repair
 from olympia_cli.ops.repair.salvage import plan_salvage, salvaged_from
@@ -46,9 +47,6 @@ MOST_NODES = 2000
 """A plan reads all files of the latest version. If it has more nodes than this, the command is advised without
 a plan.
 """
-
-MOST_VERSIONS = 2000
-"""If the latest root is lost, a plan reads the files of all versions. This is the limit for that."""
 
 MOST_ADVICE = 5
 MOST_LOCATIONS = 50
@@ -110,7 +108,7 @@ def advise(
     if past and len(past) == len(damage):
         why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
-    elif report.latest is not None and any(map(_is_answered, report.findings)):
+    elif not damage and report.latest is not None and any(map(_is_answered, report.findings)):
         looked = [*(word for word in looked if word != "--all-versions"), "--all-versions"]
         why = f"v{report.latest} is whole; a look at all versions raises an alarm about what is damaged before it"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
@@ -304,4 +302,6 @@ def _advice_of(words: tuple[str, ...], message: str) -> Advice:
     if words[:2] == ("txn", "abort"):
         # staged actions are not objects yet, but they are lost work
         return Advice(words, None, f"{message}; this gives up all that it staged")
+    if words[:2] == ("export", "drop"):
+        return Advice(words, None, f"{message}; this gives up what the export needs of this catalog")
     return Advice(words, 0, message)

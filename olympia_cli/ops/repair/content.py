@@ -11,6 +11,7 @@ from olympia_cli.format.keys import KeyCodec, kind_of_key
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.history import History, HoleContent, Value
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
@@ -18,6 +19,12 @@ from olympia_cli.ops.repair.lost_commits import LostCommits, lost_commits, recov
 from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.uuids import new_uuid
+
+_MISPLACED = frozenset({"F104", "F209", "F210", "F213", "F214"})
+"""What a whole root or node in the place of another one looks like."""
+
+MOST_VERSIONS = 2000
+"""To know what no version reaches, all that any version reaches is read: not of more versions than these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +78,28 @@ class Content:
 
 
 def put_together(
-    files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef, hint: int | None = None
+    files: RepairFiles,
+    versions: Sequence[int],
+    codec: KeyCodec,
+    catalog: CatalogDef,
+    hint: int | None = None,
+    errors: Iterable[Finding] = (),
 ) -> Content:
-    """The content of the newest of the versions, or of a later one that the hint vn/latest names."""
-    return _PutTogether(files, versions, codec, catalog, hint).run()
+    """The content of the newest of the versions, or of a later one that the hint vn/latest names. `errors` are what
+    fsck finds wrong with the newest."""
+    misplaced = next((error for error in errors if error.code in _MISPLACED), None)
+    return _PutTogether(files, versions, codec, catalog, hint, misplaced).run()
 
 
 class _PutTogether:
     def __init__(
-        self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef, hint: int | None
+        self,
+        files: RepairFiles,
+        versions: Sequence[int],
+        codec: KeyCodec,
+        catalog: CatalogDef,
+        hint: int | None,
+        misplaced: Finding | None,
     ) -> None:
         self._files = files
         self._versions = versions
@@ -89,6 +109,7 @@ class _PutTogether:
         self._history = History(files, versions, codec)
         self._content = Content(lost_commits=lost_commits(files, versions, hint))
         self._hint = hint
+        self._misplaced = misplaced
 
     def run(self) -> Content:
         content, lost = self._content, self._content.lost_commits
@@ -100,7 +121,11 @@ class _PutTogether:
             self._take_newest()
         self._find_definitions()
         if lost is not None and leftovers is not None and content.lost_ranges:
-            self._add_leftovers(lost, leftovers)
+            since, last = lost.base.created_at_millis, lost.base.version
+            self._add_leftovers(leftovers, Suspect((("", None),), since, nameless=True, after_version=last))
+        elif content.holes and len(self._versions) <= MOST_VERSIONS:
+            leftovers = Leftovers(self._files, self._versions, sizes_of(self._catalog))
+            self._add_leftovers(leftovers, suspect(self._files, self._codec, content))
         self._check_ids(self._catalog.id)
         self._add_namespaces()
         content.entries = dict(sorted(content.entries.items()))
@@ -113,8 +138,27 @@ class _PutTogether:
         content.entries, content.lost_keys = dict(tree.entries), list(tree.illegal)
         for filled in self._history.fill(tree.holes):
             self._take(filled)
+        if self._misplaced is not None and not content.lost_ranges:
+            self._compare_with_log(self._misplaced)
         if self._hint is not None and self._hint > self._head:
             content.lost_ranges.append(self._lost_range(self._head, self._hint))
+
+    def _compare_with_log(self, misplaced: Finding) -> None:
+        """Nodes were exchanged or copied. Another whole node may stand in a place that its keys fit, in this version or
+        in that which a hole was filled from; the log alone tells."""
+        content = self._content
+        told = self._history.all_told()
+        if told is not None:
+            logged, is_certain = told
+            rows = {key: value for key, value in content.entries.items() if isinstance(value, str)}
+            entries = {key: self._same(key, value, rows) for key, value in logged.entries.items()}
+            if entries == content.entries:
+                return
+            if is_certain:
+                content.entries = entries
+                content.notes.append(f"all objects as v{logged.as_of} and the log have them")
+                return
+        content.lost_ranges.append(LostRange(None, None, misplaced.path, misplaced.message, self._head))
 
     def _bring_back(self, lost: LostCommits, leftovers: Leftovers) -> bool:
         """Take the content of commits with lost roots. Return False if their nodes form no tree."""
@@ -134,15 +178,14 @@ class _PutTogether:
     def _lost_range(self, base: int, last: int) -> LostRange:
         return LostRange(None, None, root_path(last), "it is lost", base)
 
-    def _add_leftovers(self, lost: LostCommits, leftovers: Leftovers) -> None:
-        """Add objects that are known only from leftovers of lost commits, if their names are known."""
+    def _add_leftovers(self, leftovers: Leftovers, suspect: Suspect) -> None:
+        """Add objects that are known only from leftovers, if their names are known."""
         content = self._content
         there = {self._name(key): value for key, value in content.entries.items()}
-        since, last = lost.base.created_at_millis, lost.base.version
-        suspect = Suspect((("", None),), since, nameless=True, after_version=last)
         for left in leftovers.objects(there, suspect, unnamed=False):
             content.entries[self._codec.encode(left.name)] = left.path
             content.doubtful[left.name] = left.doubt
+        content.lost = [name for name in content.lost if name not in content.doubtful]
 
     def _take(self, filled: HoleContent) -> None:
         """Add the former content of a hole."""
@@ -180,10 +223,7 @@ class _PutTogether:
     def _same(self, key: str, value: Value, rows: dict[str, str]) -> Value:
         """The file that holds a definition of the log already, where a row names it."""
         path = rows.get(key)
-        if path is None or isinstance(value, str):
-            return value
-        definition = self._files.definition(kind_of_key(key, ""), path)
-        return path if not isinstance(definition, Flaw) and definitions.body(definition) == value else value
+        return path if path is not None and is_same(self._files, key, value, path) else value
 
     def _find_definitions(self) -> None:
         """Replace definitions that cannot be read. An object without any is lost."""
@@ -287,11 +327,27 @@ class _PutTogether:
         return self._codec.name(key) if key else None
 
 
+def suspect(files: RepairFiles, codec: KeyCodec, content: Content) -> Suspect:
+    """Where objects may be missing: in holes that could not be filled, and where they are lost."""
+    lost = list(map(codec.encode, content.lost))
+    ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
+    times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
+    return Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
+
+
 def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName, bytes]]:
     """Return the namespaces that objects need and that are missing, with new definitions."""
     names = set(names)
     needed = {name.namespace for name in names} - {name.namespace for name in names if name.kind is Kind.NAMESPACE}
     return [(NamespaceName(name), definitions.body(NamespaceDef(id=new_uuid()))) for name in sorted(needed)]
+
+
+def is_same(files: RepairFiles, key: str, value: Value | None, path: str) -> bool:
+    """Whether the value of a key is the definition at a path, or one that is the same."""
+    if not isinstance(value, bytes):
+        return value == path
+    definition = files.definition(kind_of_key(key, ""), path)
+    return not isinstance(definition, Flaw) and definitions.body(definition) == value
 
 
 def _keys(number: int) -> str:

@@ -150,16 +150,30 @@ class RepairFiles:
     # Roots
 
     def root(self, version: int) -> ReadRoot:
-        """The root of a version, as far as it can be read."""
+        """The root of a version, as far as it can be read, and wherever it stands."""
         if version not in self._roots:
             [(path, data)] = self.read_all([root_path(version)])
             reading = read_root(version, data)
+            if reading.is_of not in (None, version):
+                reading = self._exchanged(reading)
             if reading.top.flaw is not None:
                 self.bad[path] = reading.top.flaw
             if len(self._roots) >= AT_ONCE:
                 self._roots.pop(next(iter(self._roots)))
             self._roots[version] = reading
         return self._roots[version]
+
+    def _exchanged(self, other: ReadRoot) -> ReadRoot:
+        """The root of a version in whose place another stands. It is lost unless the files were exchanged."""
+        version, tried, reading = other.version, {other.version}, other
+        while (at := reading.is_of) is not None and at not in tried:
+            tried.add(at)
+            [(_, data)] = self.read_all([root_path(at)])
+            reading = read_root(version, data)
+            if reading.is_of == version:
+                return reading
+        flaw = Flaw("F104", f"it is the root of version {other.is_of}")
+        return ReadRoot(version, None, ReadNode(other.top.path, None, flaw=flaw))
 
     # Definitions
 

@@ -132,6 +132,25 @@ class History:
             self._do_all(actions, rest)
         return filled
 
+    def all_told(self) -> tuple[HoleContent, bool] | None:
+        """What the latest version holds by the log alone, begun at the oldest version from which the log is whole, and
+        whether that one has no node that can stand in another's place; None where the log begins at the latest one."""
+        whole, told = HoleContent(Hole("", None, "", ""), self._codec), []
+        for root in self.back():
+            if root is None:
+                break
+            told.append(root)
+            if _told(root.actions) is None:
+                break
+        while len(told) > 1 and not self._read(told[-1], whole):
+            told.pop()
+        if len(told) < 2:
+            return None
+        base = told.pop()
+        for root in reversed(told):
+            self._do_all(_told(root.actions), [whole])
+        return (whole, base.root is not None and not base.root.node.children) if whole.exact else None
+
     def _read(self, root: ReadRoot | None, filled: HoleContent) -> bool:
         """Take a hole's keys from a version, if it has them whole."""
         if root is None or root.root is None:

@@ -19,14 +19,14 @@ from olympia_cli.format.definitions import Definition, definition_id
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.node_file import PREVIOUS_ROOT
-from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, name_in, parse_root_path, root_path
+from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, name_in, root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.ops.look.dump_node import dump_node
 from olympia_cli.ops.look.dump_values import NodeDump
 from olympia_cli.ops.look.node_target import NodeBytes
 from olympia_cli.ops.repair.files import RepairFiles, outside
-from olympia_cli.ops.repair.nodes import ReadNode, created_at_millis
+from olympia_cli.ops.repair.nodes import ReadNode, created_at_millis, version_after
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 from olympia_cli.storage.protocol import FileInfo
@@ -125,7 +125,7 @@ class Leftovers:
             if node.catalog_def is None:
                 left.append(node)
             elif is_signed or path in committed:
-                follows = _version_after(dump.system.get(PREVIOUS_ROOT))
+                follows = version_after(dump.system.get(PREVIOUS_ROOT))
                 is_root = is_signed or committed.get(path) == follows
                 left.append(replace(node, version=follows if is_root else None))
             else:
@@ -347,12 +347,6 @@ def _left_node(dump: NodeDump) -> LeftNode:
         not dump.problems and not dump.unsupported,
         dump.system.get(CATALOG_DEF),
     )
-
-
-def _version_after(previous_root: str | None) -> int | None:
-    """The version of a root that names this one as the one before it."""
-    before = -1 if previous_root is None else parse_root_path(previous_root)
-    return None if before is None else before + 1
 
 
 def _follows(left: _LeftDefinition, now: Definition, written_at_millis: int) -> bool:

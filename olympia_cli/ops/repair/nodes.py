@@ -10,7 +10,7 @@ from olympia_cli.format.actions import Action, decode_action
 from olympia_cli.format.keys import CATALOG_DEF
 from olympia_cli.format.node import Node, Root, Sizes
 from olympia_cli.format.node_file import CREATED_AT_MILLIS, decode_action_rows, decode_node, decode_root
-from olympia_cli.format.paths import root_path
+from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.ops.walk.remains import Remains, number_in, remains_of_node
 
@@ -49,6 +49,17 @@ class ReadRoot:
     created_at_millis: int = 0
     sizes: Sizes | None = None
     actions: tuple[Action, ...] | None = None
+
+    @property
+    def is_of(self) -> int | None:
+        """The version whose root it says to be; None where that cannot be read."""
+        return None if self.root is None else version_after(self.root.previous_root)
+
+
+def version_after(previous_root: str | None) -> int | None:
+    """The version of a root that names this one as the one before it."""
+    before = -1 if previous_root is None else parse_root_path(previous_root)
+    return None if before is None else before + 1
 
 
 def read_node(path: str, data: bytes | Flaw) -> ReadNode:

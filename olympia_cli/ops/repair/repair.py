@@ -32,7 +32,7 @@ from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.aside import plan_aside, set_aside
 from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
-from olympia_cli.ops.repair.content import Content, put_together
+from olympia_cli.ops.repair.content import Content, is_same, put_together
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.hints import plan_hints
 from olympia_cli.ops.repair.plan import NO_COST, RepairPlan, RepairStep, name_order
@@ -69,12 +69,15 @@ def plan_repair(
     versions = _counting(every, catalog, hints)
     codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
     ahead = hints.latest if names_lost(hints.latest, head, catalog.definition) else None
-    if errors or ahead is not None:
+    strays = [stray.version for stray in latest.chain.strays]
+    # without a hint nobody can say that the root that a copy stands in the place of never was
+    overwritten = head + 1 if hints.latest is None and head + 1 in strays else None
+    if errors or ahead is not None or overwritten is not None:
         progress.phase("reading what the latest version holds")
         # versions in quarantine can be read, and their logs record what was written
         resting = min(purged_before(catalog.definition), versions[0])
         readable = [version for version in every if version >= resting]
-        content = put_together(files, readable, codec, catalog.definition, ahead)
+        content = put_together(files, readable, codec, catalog.definition, ahead or overwritten, errors)
         if content.lost_commits is not None:
             # a change of the catalog's definition would have left a definition file
             catalog = replace(catalog, exact=content.brought_back and not content.lost_ranges)
@@ -83,7 +86,7 @@ def plan_repair(
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
     catalog = _settled(catalog, every, versions[0], hints)
     # which of two objects of one id is to stay is for people to say
-    damaged = ahead is not None or any(error.code != "F305" for error in errors)
+    damaged = ahead is not None or overwritten is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
     steps, unmended = (*aside_steps, *hint_steps), (*content.unmended, *stays)
@@ -257,7 +260,9 @@ class _Mending:
         loses = {codec.decode(key, "") for key in now if key not in entries}
         loses |= {name for name in content.lost if codec.encode(name) not in entries}
         # what is not known for sure is not known there either
-        reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value}
+        reverts = {
+            codec.decode(key, "") for key, path in entries.items() if not is_same(self.files, key, now.get(key), path)
+        }
         returns = {codec.decode(key, "") for key in entries if key not in now} - set(content.lost)
         reverts |= set(content.stale)
         unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])

@@ -43,7 +43,7 @@ from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.fsck.strays import stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.catalog import newest_catalog
-from olympia_cli.ops.repair.content import Content, missing_namespaces, put_together
+from olympia_cli.ops.repair.content import Content, missing_namespaces, put_together, suspect
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import NEAR
@@ -125,19 +125,19 @@ def gather(files: RepairFiles) -> _NewCatalog:
     if versions and not names_lost(hint, versions[-1], former):
         hint = None
     gathered = _NewCatalog(without_protection(former), versions, notes)
-    if versions:
+    if versions and latest is not None:
         progress.phase("reading what the newest version holds")
         codec = gathered.codec
-        content = gathered.content = put_together(files, versions, codec, gathered.catalog, hint)
+        content = gathered.content = put_together(files, versions, codec, gathered.catalog, hint, latest.errors())
         gathered.values = {codec.decode(key, ""): value for key, value in content.entries.items()}
         gathered.origins["versions"] = len(gathered.values)
         gathered.notes += content.notes + content.unmended
         gathered.doubtful |= dict.fromkeys(content.stale, "as an older version has it") | content.doubtful
     gathered.missing = _missing(gathered, hint, expired_before(former))
-    suspect = _suspect(files, gathered)
-    if suspect.ranges:
+    where = _suspect(files, gathered)
+    if where.ranges:
         progress.phase("looking through what nothing points to")
-        _take_leftovers(Leftovers(files, versions, sizes_of(gathered.catalog)), suspect, gathered)
+        _take_leftovers(Leftovers(files, versions, sizes_of(gathered.catalog)), where, gathered)
     return gathered
 
 
@@ -274,20 +274,17 @@ def left_definition(files: RepairFiles) -> CatalogDef | None:
 
 
 def _suspect(files: RepairFiles, gathered: _NewCatalog) -> Suspect:
-    content, versions, missing = gathered.content, gathered.versions, gathered.missing
+    versions, missing = gathered.versions, gathered.missing
     if not versions:
         return Suspect((("", None),), nameless=True)
     if missing and missing[-1] > versions[-1]:
         # the lost versions' files are younger than the last existing version
         return Suspect((("", None),), files.root(versions[-1]).created_at_millis, nameless=True)
-    lost = list(map(gathered.codec.encode, content.lost))
-    ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
-    times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
-    return Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
+    return suspect(files, gathered.codec, gathered.content)
 
 
-def _take_leftovers(leftovers: Leftovers, suspect: Suspect, gathered: _NewCatalog) -> None:
-    for left in leftovers.objects(gathered.values, suspect, unnamed=True):
+def _take_leftovers(leftovers: Leftovers, where: Suspect, gathered: _NewCatalog) -> None:
+    for left in leftovers.objects(gathered.values, where, unnamed=True):
         gathered.values[left.name] = left.path
         gathered.origins[left.origin] += 1
         gathered.doubtful[left.name] = left.doubt
