@@ -21,10 +21,10 @@ from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.uuids import new_uuid
 
 _MISPLACED = frozenset({"F104", "F209", "F210", "F213", "F214"})
-"""What a whole root or node in the place of another one looks like."""
+"""fsck's codes for a sound root or node at the place of another one."""
 
 MOST_VERSIONS = 2000
-"""To know what no version reaches, all that any version reaches is read: not of more versions than these."""
+"""The largest number of versions to read in full, to find the files that no version reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +85,10 @@ def put_together(
     hint: int | None = None,
     errors: Iterable[Finding] = (),
 ) -> Content:
-    """The content of the newest of the versions, or of a later one that the hint vn/latest names. `errors` are what
-    fsck finds wrong with the newest."""
+    """Return the content of the newest version, or of a later one that the hint `vn/latest` names.
+
+    `errors` are fsck's errors of the newest version.
+    """
     misplaced = next((error for error in errors if error.code in _MISPLACED), None)
     return _PutTogether(files, versions, codec, catalog, hint, misplaced).run()
 
@@ -144,8 +146,11 @@ class _PutTogether:
             content.lost_ranges.append(self._lost_range(self._head, self._hint))
 
     def _compare_with_log(self, misplaced: Finding) -> None:
-        """Nodes were exchanged or copied. Another whole node may stand in a place that its keys fit, in this version or
-        in that which a hole was filled from; the log alone tells."""
+        """Compare the content with the log, after nodes were exchanged or copied.
+
+        A sound node may be at a wrong place that its keys fit, in this version or in the version that filled a hole.
+        Only the log shows that.
+        """
         content = self._content
         told = self._history.all_told()
         if told is not None:
@@ -221,7 +226,7 @@ class _PutTogether:
         return {key: value for (key, value), (_, _, flaw) in checked if flaw is None}
 
     def _same(self, key: str, value: Value, rows: dict[str, str]) -> Value:
-        """The file that holds a definition of the log already, where a row names it."""
+        """Return the path of the file with this definition of the log, if a row names one, else the value itself."""
         path = rows.get(key)
         return path if path is not None and is_same(self._files, key, value, path) else value
 
@@ -328,7 +333,7 @@ class _PutTogether:
 
 
 def suspect(files: RepairFiles, codec: KeyCodec, content: Content) -> Suspect:
-    """Where objects may be missing: in holes that could not be filled, and where they are lost."""
+    """Return the ranges with possible losses: holes that could not be filled, and the keys of lost objects."""
     lost = list(map(codec.encode, content.lost))
     ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
     times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
@@ -343,7 +348,7 @@ def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName,
 
 
 def is_same(files: RepairFiles, key: str, value: Value | None, path: str) -> bool:
-    """Whether the value of a key is the definition at a path, or one that is the same."""
+    """Return whether the value of a key is the definition at a path, or has the same content."""
     if not isinstance(value, bytes):
         return value == path
     definition = files.definition(kind_of_key(key, ""), path)
