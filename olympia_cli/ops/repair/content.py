@@ -21,10 +21,10 @@ from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.uuids import new_uuid
 
 _MISPLACED = frozenset({"F104", "F209", "F210", "F213", "F214"})
-"""What a whole root or node in the place of another one looks like."""
+"""fsck's codes for a sound root or node at the place of another one."""
 
 MOST_VERSIONS = 2000
-"""To know what no version reaches, all that any version reaches is read: not of more versions than these."""
+"""The largest number of versions to read in full, to find the files that no version reaches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +86,10 @@ def put_together(
     errors: Iterable[Finding] = (),
     last_sound: Callable[[], int | None] = lambda: None,
 ) -> Content:
-    """The content of the newest of the versions, or of a later one that the hint vn/latest names. `errors` are what
-    fsck finds wrong with the newest, and `last_sound` looks for the newest version without any."""
+    """Return the content of the newest version, or of a later one that the hint `vn/latest` names.
+
+    `errors` are fsck's errors of the newest version. `last_sound` looks for the newest version without errors.
+    """
     misplaced = next((error for error in errors if error.code in _MISPLACED), None)
     return _PutTogether(files, versions, codec, catalog, hint, misplaced, last_sound).run()
 
@@ -147,9 +149,12 @@ class _PutTogether:
             content.lost_ranges.append(self._lost_range(self._head, self._hint))
 
     def _compare_with_log(self, misplaced: Finding) -> None:
-        """Nodes were exchanged or copied. Another whole node may stand in a place that its keys fit, in this version or
-        in that which a hole was filled from: the log tells from the beginning of the catalog. Otherwise the last sound
-        version and the log since are the best there is, and nobody can be sure."""
+        """Compare the content with the log, after nodes were exchanged or copied.
+
+        A sound node may be at a wrong place that its keys fit, in this version or in the version that filled a hole.
+        Only a log from the beginning of the catalog shows that. Otherwise the last sound version and the log since are
+        the best source, and the result stays uncertain.
+        """
         content, told = self._content, self._history.replayed()
         if told is None or not told[1]:
             content.lost_ranges.append(LostRange(None, None, misplaced.path, misplaced.message, self._head))
@@ -225,7 +230,7 @@ class _PutTogether:
         return {key: value for (key, value), (_, _, flaw) in checked if flaw is None}
 
     def _same(self, key: str, value: Value, rows: dict[str, str]) -> Value:
-        """The file that holds a definition of the log already, where a row names it."""
+        """Return the path of the file with this definition of the log, if a row names one, else the value itself."""
         path = rows.get(key)
         return path if path is not None and is_same(self._files, key, value, path) else value
 
@@ -334,7 +339,7 @@ class _PutTogether:
 
 
 def suspect(files: RepairFiles, codec: KeyCodec, content: Content) -> Suspect:
-    """Where objects may be missing: in holes that could not be filled, and where they are lost."""
+    """Return the ranges with possible losses: holes that could not be filled, and the keys of lost objects."""
     lost = list(map(codec.encode, content.lost))
     ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
     times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
@@ -349,7 +354,7 @@ def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName,
 
 
 def is_same(files: RepairFiles, key: str, value: Value | None, path: str) -> bool:
-    """Whether the value of a key is the definition at a path, or one that is the same."""
+    """Return whether the value of a key is the definition at a path, or has the same content."""
     if not isinstance(value, bytes):
         return value == path
     definition = files.definition(kind_of_key(key, ""), path)

@@ -150,7 +150,7 @@ class RepairFiles:
     # Roots
 
     def root(self, version: int) -> ReadRoot:
-        """The root of a version, as far as it can be read, and wherever it stands."""
+        """Return the root of a version, as far as it can be read, even if it was exchanged with another root."""
         if version not in self._roots:
             [(path, data)] = self.read_all([root_path(version)])
             reading = read_root(version, data)
@@ -164,7 +164,10 @@ class RepairFiles:
         return self._roots[version]
 
     def _exchanged(self, other: ReadRoot) -> ReadRoot:
-        """The root of a version in whose place another stands. It is lost unless the files were exchanged."""
+        """Find the root of a version whose file holds another root: follow the exchanged files.
+
+        If the files were not exchanged, the root is lost.
+        """
         version, tried, reading = other.version, {other.version}, other
         while (at := reading.is_of) is not None and at not in tried:
             tried.add(at)

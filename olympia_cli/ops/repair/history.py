@@ -133,9 +133,11 @@ class History:
         return filled
 
     def replayed(self, base: int | None = None) -> tuple[HoleContent, bool] | None:
-        """What the latest version holds by a version before it and the log since: by `base`, or by the oldest version
-        from which the log is whole. Tell, too, whether all of that version stands in its root, so that no other node
-        can have taken the place of one of its own."""
+        """Return the content of the latest version by an older version and the log since, and whether it is certain.
+
+        The older version is `base`, or the oldest one from which on the log is complete. The result is certain if that
+        version has no nodes below its root: such nodes could be misplaced.
+        """
         whole, told = HoleContent(Hole("", None, "", ""), self._codec), []
         for root in self.back():
             if root is None:
@@ -155,7 +157,7 @@ class History:
         return (whole, first.root is not None and not first.root.node.children) if whole.exact else None
 
     def _read(self, root: ReadRoot | None, filled: HoleContent) -> bool:
-        """Take a hole's keys from a version, if it has them whole."""
+        """Take the keys of a hole from a version. Return False if they cannot be read there."""
         if root is None or root.root is None:
             return False
         entries = read_range(self._files, root.root.node, filled.hole.start, filled.hole.end)

@@ -52,12 +52,12 @@ class ReadRoot:
 
     @property
     def is_of(self) -> int | None:
-        """The version whose root it says to be; None where that cannot be read."""
+        """The version of the root, by the predecessor that it names; None if it cannot be read."""
         return None if self.root is None else version_after(self.root.previous_root)
 
 
 def version_after(previous_root: str | None) -> int | None:
-    """The version of a root that names this one as the one before it."""
+    """Return the version of a root with this predecessor."""
     before = -1 if previous_root is None else parse_root_path(previous_root)
     return None if before is None else before + 1
 

@@ -70,7 +70,7 @@ def plan_repair(
     codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
     ahead = hints.latest if names_lost(hints.latest, head, catalog.definition) else None
     strays = [stray.version for stray in latest.chain.strays]
-    # without a hint nobody can say that the root that a copy stands in the place of never was
+    # a copy may have overwritten the root of a commit; without a hint nothing rules that out
     overwritten = head + 1 if hints.latest is None and head + 1 in strays else None
     if errors or ahead is not None or overwritten is not None:
         progress.phase("reading what the latest version holds")
@@ -90,7 +90,7 @@ def plan_repair(
             origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
     catalog = _settled(catalog, every, versions[0], hints)
-    # which of two objects of one id is to stay is for people to say
+    # if two objects have one id, a person must decide which of them stays
     damaged = ahead is not None or overwritten is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
@@ -264,7 +264,7 @@ class _Mending:
         now = content.entries
         loses = {codec.decode(key, "") for key in now if key not in entries}
         loses |= {name for name in content.lost if codec.encode(name) not in entries}
-        # what is not known for sure is not known there either
+        # objects of uncertain state are uncertain there too
         reverts = {
             codec.decode(key, "") for key, path in entries.items() if not is_same(self.files, key, now.get(key), path)
         }
