@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from olympia_cli.cli.escape import plural, visible
+from olympia_cli.cli.escape import visible
 from olympia_cli.cli.render import MAX_TABLE_ROWS, text
+from olympia_cli.names import plural
 from olympia_cli.ops.look.node_keys import compact_key
 
 if TYPE_CHECKING:

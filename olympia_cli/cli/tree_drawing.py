@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from olympia_cli.cli.escape import plural, visible
+from olympia_cli.cli.escape import visible
 from olympia_cli.cli.node_tables import (
     RAW_KEY_WIDTH,
     TABLE_WIDTH,
@@ -14,6 +14,7 @@ from olympia_cli.cli.node_tables import (
     heading,
     size_text,
 )
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from rich.console import Console

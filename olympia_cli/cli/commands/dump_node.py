@@ -8,8 +8,9 @@ import typer
 from olympia_cli.cli import render
 from olympia_cli.cli.complete import complete_object, complete_reference
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural, visible
+from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import Output
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.look.dump_values import NodeDump

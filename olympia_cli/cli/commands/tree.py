@@ -6,8 +6,9 @@ import typer
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural, visible
+from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import At, Output
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.look.tree import Shape, TreeNode
