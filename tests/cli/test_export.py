@@ -114,7 +114,7 @@ class TestCreate:
         done.failed(40, bad.name, "nothing was recorded")
         assert damageable.catalog.snapshot().version == 7
         java_catalog.JavaCatalog(tmp_path / "java").commit(1)
-        run("-c", tmp_path / "java", "export", "create", "f", "--dest", "e").failed(41, "bring this one in")
+        run("-c", tmp_path / "java", "export", "create", "f", "--dest", "e").failed(41, "import this one")
         assert not (tmp_path / "e").exists()
 
     def test_a_destination_that_cannot_be_written(self, olympia, tmp_path):
