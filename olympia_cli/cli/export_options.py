@@ -126,7 +126,7 @@ def copy_for_java(session: Session, dest: Store, name: str, reference: Reference
 
 
 def render_exported(session: Session, export: Exported) -> None:
-    from olympia_cli.cli.escape import plural
+    from olympia_cli.names import plural
     from olympia_cli.ops.export.export import describe_exported
 
     note = export.note

@@ -152,9 +152,10 @@ def _show(session: Session, plan: PromotePlan) -> None:
 
 def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: str) -> None:
     from olympia_cli.cli import render
-    from olympia_cli.cli.escape import plural, size
+    from olympia_cli.cli.escape import size
     from olympia_cli.cli.expire_render import versions_said
     from olympia_cli.cli.input import confirm
+    from olympia_cli.names import plural
     from olympia_cli.ops.expire.expire import mark
     from olympia_cli.ops.repair.promote import describe_forget, plan_forget
 
