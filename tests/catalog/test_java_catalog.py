@@ -238,14 +238,14 @@ class TestDamage:
 
 class TestWriting:
     def test_a_transaction_cannot_begin(self, catalog):
-        with pytest.raises(Unsupported, match="bring this one in") as caught:
+        with pytest.raises(Unsupported, match="import this one") as caught:
             catalog.begin()
         assert caught.value.exit_code == 41
 
     def test_nor_be_committed(self, catalog):
         transaction = Transaction(catalog.snapshot(), catalog.clock)
         transaction.create_namespace(NamespaceName("n"))
-        with pytest.raises(Unsupported, match="bring this one in"):
+        with pytest.raises(Unsupported, match="import this one"):
             commit(transaction, Author())
 
     def test_no_catalog_is_created_in_its_place(self, catalog):

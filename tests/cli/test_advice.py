@@ -10,7 +10,7 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
-from olympia_cli.names import Kind, ObjectName
+from olympia_cli.names import AtVersion, Kind, ObjectName
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage import memory
 from olympia_cli.storage.local import LocalStore
@@ -73,9 +73,9 @@ def find(store: Store, name: ObjectName) -> str:
     return str(Catalog(store).snapshot().find(name))
 
 
-def leaves(store: Store) -> list[str]:
+def leaves(store: Store, version: int = LAST) -> list[str]:
     """In the order of their keys."""
-    snapshot = Catalog(store).snapshot()
+    snapshot = Catalog(store).snapshot(AtVersion(version))
     level = [str(child) for child in snapshot.root.node.children]
     while not (nodes := list(snapshot.reader.nodes(level)))[0].is_leaf:
         level = [str(child) for node in nodes for child in node.children]
@@ -132,6 +132,30 @@ def two_roots_missing(store: Store) -> None:
 def root_replaced(store: Store) -> None:
     """By that of an older version."""
     store.overwrite(root_path(LAST), store.read(root_path(3)))
+
+
+def exchange(store: Store, *paths: str) -> None:
+    """Each gets the content of the one before it."""
+    contents = [store.read(path) for path in paths]
+    for path, content in zip(paths, contents[-1:] + contents, strict=False):
+        store.overwrite(path, content)
+
+
+def roots_exchanged(store: Store) -> None:
+    exchange(store, root_path(LAST), root_path(3))
+
+
+def three_roots_exchanged(store: Store) -> None:
+    exchange(store, root_path(LAST), root_path(3), root_path(6))
+
+
+def node_exchanged_with_an_older_one(store: Store) -> None:
+    """The older tree, which fills the hole, has another whole node in a place that its keys fit."""
+    exchange(store, str(Catalog(store).snapshot().root.node.children[1]), leaves(store, 7)[4])
+
+
+def node_copied_over_by_an_older_one(store: Store) -> None:
+    store.overwrite(str(Catalog(store).snapshot().root.node.children[2]), store.read(leaves(store, 8)[8]))
 
 
 def gap(store: Store) -> None:
@@ -194,6 +218,10 @@ DAMAGE = [
     root_missing,
     two_roots_missing,
     root_replaced,
+    roots_exchanged,
+    three_roots_exchanged,
+    node_exchanged_with_an_older_one,
+    node_copied_over_by_an_older_one,
     gap,
     no_root_left,
     stray_root,

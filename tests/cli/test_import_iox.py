@@ -458,7 +458,7 @@ class TestCheck:
     def test_an_upgrade(self, check, look, iox, filled):
         path = iox.write(4, UUID(int=1004), UUID(int=1003), [message(1, text(1, "delta"))])
         assert check(50)[0] == ("I108", path.name, [[4, 4]])
-        look().failed(41, "of another format: 'delta'")
+        look().failed(41, "to another format: 'delta'")
 
     def test_a_checkpoint_that_differs(self, check, iox, filled):
         path = iox.write(3, UUID(int=1003), None, [], is_full=True)

@@ -397,7 +397,7 @@ GO = {
 
 
 @contextmanager
-def iceberg(home: Path, folder: Path) -> Iterator[Client]:
+def iceberg_go(home: Path, folder: Path) -> Iterator[Client]:
     options: dict[str, list[str]] = {}
 
     def connect(lake: Any, c: str, warehouse: str, secret: bool) -> list[str]:
@@ -417,3 +417,7 @@ def iceberg(home: Path, folder: Path) -> Iterator[Client]:
         return [*map(tuple, answer.get("identifiers", ()))] or [(snapshot,) for snapshot in answer.get("snapshots", ())]
 
     yield Client(run, GO, connect)
+
+
+SERVERS = {"Spark": spark, "Trino": trino, "Flink": flink, "DuckDB": duckdb, "iceberg-go": iceberg_go}
+"""By title. The others are libraries, whose worker takes the steps themselves."""

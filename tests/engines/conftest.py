@@ -177,22 +177,22 @@ def lakes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
 
 @pytest.fixture(scope="session")
 def started(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Any]]:
-    """An engine as a client, with the environment of a lake if it is a library. One engine runs at a time."""
-    running: list[Any] = [None, None]
+    """An engine as a client: a server of its own, or a library with the environment of a lake. One runs at a time."""
+    running: dict[str, Any] = {}
     with ExitStack() as stack:
 
         def client(name: str, lake: Lake | None = None) -> Any:
-            title = ENGINES[name].title
-            library = title in ("PyIceberg", "Polars", "Daft")
-            if library or running[0] != name:
-                engine, folder = home(name), tmp_path_factory.mktemp(name)
+            engine, title = home(name), ENGINES[name].title
+            if name not in running or title not in clients.SERVERS:
                 stack.close()
-                start = getattr(clients, name.partition("-")[0], None)
-                context = (
-                    clients.worker(engine, title, folder, {}, lake.environment) if library else start(engine, folder)
-                )
-                running[:] = name, stack.enter_context(context)
-            return running[1]
+                running.clear()
+                folder = tmp_path_factory.mktemp(name)
+                if title in clients.SERVERS:
+                    context = clients.SERVERS[title](engine, folder)
+                else:
+                    context = clients.worker(engine, title, folder, {}, lake.environment)
+                running[name] = stack.enter_context(context)
+            return running[name]
 
         yield client
 
@@ -216,8 +216,8 @@ def spark_lakes(request: pytest.FixtureRequest, started: Callable[..., Any], tmp
     with ExitStack() as stack:
 
         def lake(name: str, *options: str) -> SparkLake:
-            found = stack.enter_context(lake_in("disk", tmp_path_factory.mktemp("spark"), *options))
             client = started(request.param)
+            found = stack.enter_context(lake_in("disk", tmp_path_factory.mktemp("spark"), *options))
             served = SparkLake(found.place, found.uri, found.url, found.environment, client=client)
             served.connect(name)
             stack.callback(served.check)

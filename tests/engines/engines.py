@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TOOLS = Path(__file__).parents[2] / "tools"
+PATIENCE = 3600
 ICEBERG = "1.10.0"
 AWS = f"org.apache.iceberg:iceberg-aws-bundle:{ICEBERG}"
 HADOOP = "3.3.6"
@@ -39,18 +40,19 @@ class Engine:
     def install(self, folder: Path) -> None:
         """Raise Unavailable if a part cannot be had."""
         if self.packages:
-            run([TOOLS / "ensure-venv", folder])
-            run([folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input", *self.packages])
+            run([TOOLS / "ensure-venv", folder], "a virtual environment")
+            pip = [folder / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-input"]
+            run([*pip, *self.packages], " ".join(self.packages))
         if self.jars:
-            run([TOOLS / "ensure-jars", folder / "jars", *self.jars])
+            run([TOOLS / "ensure-jars", folder / "jars", *self.jars], "Java libraries")
             for _, name, version in (jar.split(":") for jar in self.jars):
                 if not (folder / "jars" / f"{name}-{version}.jar").exists():
-                    raise Unavailable(f"Maven cannot fetch {name} {version}")
+                    raise Unavailable(f"Maven does not fetch {name} {version}")
         if self.archive:
             part = folder / "part"
             copy = ["mvn", "-B", "-q", "dependency:copy", f"-Dartifact={self.archive}:tar.gz"]
-            run([*copy, f"-DoutputDirectory={part}"])
-            run(["tar", "-C", folder, "-xzf", *part.iterdir()])
+            run([*copy, f"-DoutputDirectory={part}"], self.archive)
+            run(["tar", "-C", folder, "-xzf", *part.iterdir()], self.archive)
             shutil.rmtree(part)
             # an engine loads each plugin when it starts
             for plugin in folder.glob("*/plugin/*"):
@@ -58,25 +60,29 @@ class Engine:
                     shutil.rmtree(plugin)
         if self.program:
             go = {"GOBIN": str(folder / "bin"), "GOPATH": str(folder / "go"), "GOFLAGS": "-modcacherw"}
-            run(["go", "install", self.program], go)
+            run(["go", "install", self.program], self.program, go)
             shutil.rmtree(folder / "go")
 
     def installed_version(self, folder: Path) -> str:
         if not self.version.isidentifier():
             return self.version
         question = f"from importlib.metadata import version; print(version('{self.version}'))"
-        return run([folder / "bin" / "python", "-c", question]).strip()
+        return run([folder / "bin" / "python", "-c", question], "its version").strip()
 
 
-def run(words: list[str | Path], environment: dict[str, str] | None = None) -> str:
+def run(words: list[str | Path], part: str, environment: dict[str, str] | None = None) -> str:
     program = Path(words[0]).name
     try:
-        done = subprocess.run(words, capture_output=True, text=True, env=os.environ | (environment or {}))
-    except OSError as error:
-        raise Unavailable(f"{program}: {error.strerror}") from None
+        environment = os.environ | (environment or {})
+        done = subprocess.run(words, capture_output=True, text=True, env=environment, timeout=PATIENCE)
+    except FileNotFoundError:
+        raise Unavailable(f"there is no {program}") from None
+    except subprocess.TimeoutExpired:
+        raise Unavailable(f"{program} does not fetch {part} in {PATIENCE} seconds") from None
     if done.returncode:
-        lines = (done.stderr or done.stdout).strip().splitlines() or ["no reason given"]
-        raise Unavailable(f"{program}: {lines[-1]}")
+        print(done.stdout[-2000:] + done.stderr[-2000:], file=sys.stderr)
+        # the program's own words may name hosts, and the reason goes into the guide
+        raise Unavailable(f"{program} does not fetch {part}")
     return done.stdout
 
 

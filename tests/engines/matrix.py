@@ -31,7 +31,7 @@ def table(folder: Path) -> str:
     for name, engine in ENGINES.items():
         missing = folder / name / ".missing"
         if missing.exists():
-            lines.append(f"| {engine.title}: not run, {missing.read_text()} |{' |' * len(STEPS)}")
+            lines.append(f"| {name}: not run, {missing.read_text()} |{' |' * len(STEPS)}")
             continue
         done = {words: json.loads((folder / name / f"{place}.json").read_text()) for place, words in PLACES.items()}
         cells = []

@@ -272,7 +272,7 @@ def test_a_dry_run_writes_nothing(world, partition):
 
 
 def optional(type):
-    """As polars writes a column, whether or not it holds nothing."""
+    """Return the type of a column that may hold NULL, in the order of polars."""
     return [type, "null"]
 
 
@@ -427,7 +427,7 @@ def swapped(*rows, ids=("0", "0")):
     ],
 )
 def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, reason):
-    """As DeltaCAT reads it. Without --rewrite it is left out, and the advice brings it; other files stay plain."""
+    """DeltaCAT reads it so. Without --rewrite it is left out, the advice brings it, and other files stay plain."""
     plain = partition(1, data((1, "a")))
     odd = partition(2, swapped((2, "b"), (3, "c"), ids=ids))
     done, _ = world.bring(rewrite=False)
@@ -445,6 +445,21 @@ def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, 
     done, _ = world.bring(rewrite=False)
     assert why(done) == ["rows of it were written anew, and it has moved on at the source"]
     assert (why(world.bring()[0]), len(world.rows())) == ([], 4)
+
+
+@pytest.mark.parametrize("table", [True, False], ids=["the table has ids", "it has none"])
+@pytest.mark.parametrize("file", [True, False], ids=["the file has ids", "it has none"])
+def test_files_and_tables_with_ids_and_without_are_merged(world, table, file):
+    """A file with ids in a table without is read by its names: by its ids all of it would be empty."""
+    without = pa.schema(
+        [field.with_metadata({"DELTACAT:merge_key": "True"} if field.name == "id" else {}) for field in SCHEMA]
+    )
+    with world.made.transaction() as txn:
+        found = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA if table else without))
+        txn.delta(found, 1, data((1, "a"), (2, "b"), schema=SCHEMA if file else without))
+        txn.delta(found, 2, data((1, "x"), schema=SCHEMA if file else without), type="upsert")
+    assert why(world.bring()[0]) == []
+    assert world.rows() == [(1, "x"), (2, "b")]
 
 
 def test_a_file_whose_ids_are_wrong_among_upserts(world, partition):
@@ -471,7 +486,7 @@ def test_a_file_whose_ids_are_wrong_and_its_names_too(world, partition, delta):
 
 
 def test_inspect_and_import_agree(world, partition):
-    """Of sound files, odd ones and those that nobody can read: what inspect tells is what the import does."""
+    """The import does what inspect lists: for sound files, odd files and unreadable ones."""
     partition(1, data((1, "a")))
     partition(2, swapped((2, "b")))
     partition(3, b"junk", content_type="application/parquet")
@@ -725,7 +740,7 @@ class TestWhatIsNotKnown:
 
     @pytest.mark.parametrize("keys", [(), ({"key": ["id"], "transform": {"name": "identity"}},)], ids=["", "by id"])
     def test_what_a_part_became_goes_if_another_part_cannot_be_written(self, world, monkeypatch, keys):
-        """Nothing names it: it would stay for ever."""
+        """Files that no metadata names would stay for ever."""
         monkeypatch.setattr(rewriting, "_AT_ONCE", 1)
         with world.made.transaction() as txn:
             found = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA, keys), [1] if keys else None)

@@ -106,7 +106,7 @@ def test_a_stream_survives_expire_unless_it_fell_behind(spark, catalog, tmp_path
         query.awaitTermination(300)
     found = explain(raised.value)
     assert type(found) is VersionNotFound
-    assert "goes on at version 8, which does not exist any more: the oldest is 9" in str(found)
+    assert "continues at version 8, which does not exist any more: the oldest is 9" in str(found)
 
 
 class TestOffsets:

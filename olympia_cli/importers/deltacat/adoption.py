@@ -139,7 +139,7 @@ class Adoption(Staging):
             why = "rows of it were written anew, and it has moved on at the source"
             self._leave(key, f"table {table.name}", why, self.source.remedy)
         elif planned is None or planned.is_torn:
-            # what is here may be more than what can be read there by now
+            # the table here may have rows that can no longer be read at the source
             self._tell_skipped(key, table.name, planned)
         else:
             self._follow(key, here, name, table.name, planned, properties)
@@ -155,7 +155,7 @@ class Adoption(Staging):
     ) -> None:
         written = Written() if self.dry_run else bring(self.staged, here, planned, self.rewriter)
         if written.skipped:
-            # what is here may be more than what can be read there by now
+            # the table here may have rows that can no longer be read at the source
             self._tell_skipped(key, named, planned, written.skipped)
             return
         made = cast(TableDef, self._present(here)).iceberg_metadata_location

@@ -37,7 +37,7 @@ result depends on the time of the merge."""
 _ROW = "__row"
 _JSON, _ROWS_A_BATCH = "metadata.json", 2**16
 _AT_ONCE = 512 * 1024 * 1024
-"""So many bytes of files are merged at once; in memory they take several times as much."""
+"""Bytes of files that are merged at once; in memory they take several times as much."""
 _MOST_SHARES = 64
 _NO_MEMORY = f"a {_MOST_SHARES}th of its rows does not fit into the memory of one task: give executors more"
 
@@ -70,7 +70,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a partition's rows that no delta merges with those of another part: one of `of`, a power of two."""
+    """A part of a partition's rows, number `number` of `of`, a power of two. No delta merges rows of two shares."""
 
     number: int = 0
     of: int = 1
@@ -79,7 +79,7 @@ class Share:
         return [Share(self.number, self.of * 2), Share(self.number + self.of, self.of * 2)]
 
     def rows(self, rows: pa.Table, keys: list[str]) -> pa.Table:
-        """The rows whose keys fall into this share. Rows with the same keys fall into one."""
+        """Return the rows whose keys fall into this share. Rows with the same keys fall into one share."""
         if self.of == 1:
             return rows
         masks = [self._mask(batch) for batch in _keyed(rows, keys).to_batches(max_chunksize=_ROWS_A_BATCH)]
@@ -98,7 +98,7 @@ WHOLE = Share()
 
 
 def _digest(value: pa.Scalar) -> int:
-    """A number that equal values share. Values that Python does not have all share one."""
+    """Return a number that equal values share. Values that Python cannot represent all share one."""
     try:
         plain = value.as_py()
     except (ValueError, OverflowError):
@@ -118,7 +118,7 @@ class Piece:
         return any(step.kind == "upsert" for step in self.steps)
 
     def shares(self) -> list[Share]:
-        """The shares that it is merged in, by the bytes of its files."""
+        """The shares in which it is merged, by the bytes of its files."""
         size, of = sum(file.size for step in self.steps for file in step.files), 1
         while size > _AT_ONCE * of and of < _MOST_SHARES:
             of *= 2
@@ -134,7 +134,7 @@ class Unseen:
 
 
 class OutOfMemory(str):
-    """Why a piece was not written where there was too little memory for it: another time there may be more."""
+    """The reason for an unwritten piece if memory was too small: a later run may have more."""
 
     __slots__ = ()
 
@@ -216,26 +216,27 @@ class Rewriting:
         return folder_store(self.folder, tuple(sorted(self.dest.items())))
 
     def write(self, piece: Piece) -> Outcome | Unseen:
-        """Write what a piece becomes, share by share. A share that does not fit into memory is halved."""
+        """Write the files of a piece, share by share. A share that does not fit into memory is halved."""
         files: list[DataFile] = []
         waiting = piece.shares()
         while waiting:
-            share = waiting.pop()
+            share, made = waiting.pop(), list[DataFile]()
             try:
-                found = self._write(piece, share)
+                failure = self._write(piece, share, made)
             except MemoryError:
+                failure = OutOfMemory(_NO_MEMORY)
                 if share.of < _MOST_SHARES:
+                    self._delete(made)
                     waiting += share.halves()
                     continue
-                found = OutOfMemory(_NO_MEMORY)
-            if not isinstance(found, tuple):
-                # nothing is to name what the other shares became
-                self.store.delete_many([file.file_path.removeprefix(f"{self.folder}/") for file in files])
-                return found
-            files += found
+            files += made
+            if failure is not None:
+                self._delete(files)
+                return failure
         return tuple(files)
 
-    def _write(self, piece: Piece, share: Share) -> Outcome | Unseen:
+    def _write(self, piece: Piece, share: Share, made: list[DataFile]) -> str | Unseen | None:
+        """Write a share and append its files. Return the reason if it cannot be written."""
         try:
             rows = merged(piece, self.version, self._read, share)
         except (Unfit, pa.ArrowNotImplementedError) as error:
@@ -244,8 +245,15 @@ class Rewriting:
         if isinstance(rows, Unseen):
             return rows
         dest = load_file_io(self.dest, self.folder)
-        batches = rows.to_batches(max_chunksize=_ROWS_A_BATCH)
-        return tuple(write_rows(decode_metadata(self.metadata, _JSON), dest, self.folder, batches))
+        for file in write_rows(
+            decode_metadata(self.metadata, _JSON), dest, self.folder, rows.to_batches(max_chunksize=_ROWS_A_BATCH)
+        ):
+            made.append(file)
+        return None
+
+    def _delete(self, files: Sequence[DataFile]) -> None:
+        """Delete files that no metadata will name."""
+        self.store.delete_many([file.file_path.removeprefix(f"{self.folder}/") for file in files])
 
     def sees(self, file: Unseen) -> bool:
         """Return True if this process sees a file as it was listed."""
@@ -275,8 +283,8 @@ def merged(
     read: Callable[[PieceFile, Sequence[str]], pa.Table | Unseen],
     share: Share = WHOLE,
 ) -> pa.Table | Unseen:
-    """The rows that the deltas of a partition leave, or a share of them. `read` gives those of a file, which must have
-    these keys. Without upserts a share is some of the files: deletes look at each row alone."""
+    """Return the rows that the deltas of a partition leave, or a share of them. `read` returns those of a file, which
+    must have these keys. Without upserts, a share is some of the files: a delete examines each row separately."""
     assert version.schema is not None
     schema = arrow_schema(version.schema)
     rows = fitted(schema.empty_table(), version, None, ())

@@ -67,8 +67,7 @@ class Planner:
         self._leaving: PurgePlan | None = None
         now = catalog.clock.now_millis()
         self.store_now = self._probed(now) if probe else now
-        # take the earlier of both clocks, so that files appear younger. Offline, ages may be shorter than the
-        # difference of the clocks.
+        # the earlier of both clocks makes files appear younger; offline, ages may be below its resolution
         self.now = now if floors.offline else min(now, self.store_now)
         self._written = self._list_roots()
         self.oldest = self._oldest()

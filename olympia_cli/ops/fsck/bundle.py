@@ -31,15 +31,15 @@ from olympia_cli.storage.protocol import Store
 MOST_FILES = 500
 """The largest number of node files: first those of findings, then the newest roots, then the nodes below."""
 
-_README = """This is what olympia fsck saw of a catalog.
+_README = """The findings of olympia fsck about a catalog.
 
 report.json   the findings
-structure.jsonl   a line for each node file that was looked into: its system rows, its keys and pointers, its problems
-files.json   how many files of each kind there are, and how large they are
+structure.jsonl   one line per examined node file: its system rows, keys, pointers and problems
+files.json   the number and the total size of the files of each kind
 
-Names of namespaces, tables and views, locations, users, messages and the values of properties are not in it. They are
-replaced by pseudonyms such as name-3f9a2c1e, which stand for the same name everywhere in this file and cannot be turned
-back.
+Names of namespaces, tables and views, locations, users, messages and property values are not included. They are
+replaced by pseudonyms such as name-3f9a2c1e. A pseudonym stands for the same name in the whole file, and cannot be
+reversed.
 """
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _SYSTEM = frozenset({CREATED_AT_MILLIS, N_KEYS, PREVIOUS_ROOT, ROLLBACK_FROM_ROOT, CATALOG_DEF})

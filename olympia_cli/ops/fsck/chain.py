@@ -112,10 +112,10 @@ def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[Chain
     else:
         version = chain.oldest if chain.oldest in chain.existing else chain.kept_versions[0]
     if not chain.oldest <= version <= chain.latest:
-        reason = f"there is no version {version}: they are {chain.oldest} to {chain.latest}"
+        reason = f"there is no version {version}, only {chain.oldest} to {chain.latest}"
         if chain.reference is not None and resting_mark(chain.reference, version) is not None:
-            raise VersionNotFound(reason, hint="it rests in quarantine: bring it back", command=("expire", "undo"))
-        raise VersionNotFound(reason, hint="see which versions there are", command=("log", "--oneline"))
+            raise VersionNotFound(reason, hint="it is in quarantine: undo the expire", command=("expire", "undo"))
+        raise VersionNotFound(reason, hint="list the versions", command=("log", "--oneline"))
     return lambda root: root.version == version
 
 

@@ -265,7 +265,7 @@ def _checked(examined: Examined, holdings: Sequence[Held]) -> dict[str, int]:
 
 
 def not_read(report: Report) -> list[tuple[str, str]]:
-    """What was not looked at, and the option that reads it."""
+    """Return the parts of the catalog that were not checked, with the option that checks them."""
     depth = list(Level).index(report.level)
     kept = 0 if report.latest is None or report.oldest is None else report.latest - report.oldest + 1
     parts = [

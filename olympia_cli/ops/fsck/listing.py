@@ -33,10 +33,10 @@ NAMED = 20
 """The number of files of a code that have findings of their own."""
 
 _CODES = {
-    "F901": "nothing leads to it; expire removes it when it is old enough",
+    "F901": "no version reaches it; expire removes it when it is old enough",
     "F902": "a root from before the oldest version",
     "F903": "not a file of the format",
-    "F905": "a write in progress that was left behind",
+    "F905": "a temporary file of an interrupted write",
 }
 
 
@@ -109,7 +109,7 @@ def find_quarantine(catalog: CatalogDef | None) -> Quarantine:
         marks = read_json(text) if text else []
         quarantine.manifests = [check_pointer(str(mark["manifest"]), "") for mark in marks]
     except Exception:
-        quarantine.findings.append(finding("F906", "", "the list of what is in quarantine cannot be read"))
+        quarantine.findings.append(finding("F906", "", "the list of marks in quarantine cannot be read"))
     return quarantine
 
 
@@ -208,7 +208,7 @@ class Listing:
         yield from self.quarantine.findings
         if self.quarantine.files:
             files, size = self.quarantine.files, self.quarantine.bytes
-            reason = f"{files:,} files rest until a purge ({size:,} bytes)"
+            reason = f"{files:,} files are in quarantine until a purge ({size:,} bytes)"
             yield finding("F906", ", ".join(self.quarantine.manifests[:3]), reason, hint="expire purge")
 
 

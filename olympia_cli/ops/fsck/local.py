@@ -102,7 +102,7 @@ class LocalEngine:
 
     def _look_at_data(self, into: Examined, tables: Iterator[WithData]) -> None:
         if into.depth >= DATA and self._data is None:
-            nobody = finding("F604", "", "nothing is there that could look at table data")
+            nobody = finding("F604", "", "this run cannot check table data")
             into.data_findings.append(DataFinding(nobody))
         elif into.depth >= DATA and self._data is not None:
             into.data_findings += self._data.check(tables, into.files.progress)

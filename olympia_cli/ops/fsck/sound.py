@@ -19,7 +19,7 @@ from olympia_cli.ops.fsck.versions import Radius, inside
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.flaws import Flaw
 
-_DISPROVED = "has no digest, and is not what the log says was written"
+_DISPROVED = "has no digest, and contradicts the log"
 
 Disproof = tuple[Kind, str, Flaw]
 """A readable definition that contradicts the log: its kind, its path, and the flaw."""

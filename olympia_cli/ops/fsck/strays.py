@@ -50,6 +50,6 @@ def stray_findings(chain: Chain) -> Iterator[Finding]:
         assert root.root is not None
         reason = (
             f"the root of version {root.version} names {said(root.root.previous_root)} as the one before it: "
-            f"it is no part of history, which ends with version {chain.latest}"
+            f"it is not part of the history, which ends with version {chain.latest}"
         )
         yield finding("F104", root.path, reason, versions=[(root.version, root.version)], hint=REPAIR)

@@ -364,7 +364,7 @@ def importance(finding: Finding) -> tuple[int, str, bool, str, str]:
 
 
 def _look(error: Finding) -> str:
-    """A command that shows the file. Of a missing root, the log shows the versions that are there."""
+    """Return a command that shows the file. If a root is missing, the log shows the existing versions."""
     if error.code == "F101":
         return "log --oneline"
     node = file_kind(error.path) in (FileKind.NODE, FileKind.ROOT) and error.code != "F201"

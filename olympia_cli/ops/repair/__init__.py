@@ -1,4 +1,5 @@
-"""Mending: a version that is whole on top of one that is not, or a new catalog from what can be read of an old one.
+"""Repair: commit a sound version on top of a damaged one, or salvage a new catalog from the readable parts of an old
+one.
 
-It commits, and writes the two hints. It deletes nothing.
+This package commits, and writes the two hints. It deletes only stray roots, after copying them.
 """

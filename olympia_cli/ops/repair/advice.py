@@ -1,7 +1,7 @@
-"""What to do next about what fsck found: commands, the one that loses least first.
+"""Advice after fsck: commands to run next, the one with the smallest loss first.
 
-A command is planned before it is named, so that what it loses is known and that it does what it says. Where nothing is
-wrong nothing is planned.
+Each command is planned before it is advised, so that its effect and its loss are known. Without damage nothing is
+planned.
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from olympia_cli.ops.fsck.versions import inside
 from olympia_cli.ops.look.diff import diff
 from olympia_cli.ops.look.history import history
 from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.repair.content import MOST_VERSIONS
 from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
 from olympia_cli.ops.repair.repair import plan_repair
 from olympia_cli.ops.repair.salvage import plan_salvage, salvaged_from
 from olympia_cli.storage.protocol import Store
 
 MOST_NODES = 2000
-"""A plan reads all that the latest version reaches. Where that is more than so many nodes it is left to the command."""
-
-MOST_VERSIONS = 2000
-"""And where the latest root is lost, it reads all that any version reaches."""
+"""A plan reads all files of the latest version. If it has more nodes than this, the command is advised without
+a plan.
+"""
 
 MOST_ADVICE = 5
 MOST_LOCATIONS = 50
-"""So many of the older metadata files of a table are looked at."""
+"""The largest number of older metadata files of a table to check."""
 
 _NOT_PLANNED = "what it loses is known when it is planned: add --dry-run"
 _LOOKS = ("dump-node", "table history")
@@ -58,20 +58,23 @@ _LOOKS = ("dump-node", "table history")
 
 @dataclass(frozen=True, slots=True)
 class Advice:
-    """A command, as words after the program and the place of the catalog. `loses` is how many objects that are there
-    now are gone or older afterwards; None where nobody knows. `catalog` is the place where it is not this catalog's."""
+    """A command, as words after the program and the catalog's location.
+
+    `loses` is the number of present objects that are missing or older afterwards; None if unknown. `catalog` is the
+    location if the command runs on another catalog.
+    """
 
     words: tuple[str, ...]
     loses: int | None
     why: str
     leaves_versions: int = 0
-    """Older versions that a new catalog does not have."""
+    """The number of older versions that a new catalog lacks."""
     catalog: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where a new catalog can go, and the finished salvages beside it, each with what it was written from."""
+    """A free location for a new catalog, and the finished salvages beside it, each with its source."""
 
     empty: str
     salvages: Mapping[str, Source]
@@ -85,9 +88,11 @@ def advise(
     progress: Progress = SILENT,
     data: DataChecks | None = None,
 ) -> list[Advice]:
-    """For what is wrong with the latest version the best first, then for what is wrong beside it. `looked` are the
-    options that fsck looked with, `places` looks for places for a new catalog, and `data` looks at older metadata of
-    tables."""
+    """Return advice: first for the latest version, the best command first, then for other damage.
+
+    `looked` are the options of this fsck. `places` finds locations for a new catalog, `data` checks older metadata of
+    tables.
+    """
     if report.read_only:
         return []
     if report.version is None and report.latest is None:
@@ -96,14 +101,14 @@ def advise(
     past = [finding for finding in damage if of_the_past(finding, report.latest, report.oldest)]
     advice: list[Advice] = []
     if past and report.version != report.latest:
-        # whether the latest version has it, too, decides about what to do, and nobody looked
+        # unknown whether the latest version is damaged too, which decides about the repair
         depth = () if report.level is Level.STRUCTURE else ("--level", str(report.level))
         why = f"v{report.version} alone was looked at: this looks at all versions, and says what to do"
         return [Advice(("fsck", *depth, "--all-versions"), 0, why)]
     if past and len(past) == len(damage):
         why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
-    elif report.latest is not None and any(map(_is_answered, report.findings)):
+    elif not damage and report.latest is not None and any(map(_is_answered, report.findings)):
         looked = [*(word for word in looked if word != "--all-versions"), "--all-versions"]
         why = f"v{report.latest} is whole; a look at all versions raises an alarm about what is damaged before it"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
@@ -117,7 +122,7 @@ def _cost(advice: Advice) -> tuple[bool, int]:
 
 
 def _unfinished(store: Store) -> Iterator[Advice]:
-    """The command that finishes the copy of which a place without a root holds a part."""
+    """Yield the command that completes an unfinished export or salvage at this location."""
     with suppress(Damaged):
         if (note := read_note(store)) is not None:
             words = tuple(shlex.split(resume_words(note.name, store.uri)))
@@ -149,11 +154,11 @@ def _planned(
         yield from _salvage(store, refused.message, places(), progress)
         return
     except (StorageFailed, StorageDenied) as error:
-        # what was found is told all the same
+        # the findings are still reported
         yield Advice(tuple(REPAIR.split()), None, f"it could not be planned: {error.message}")
         return
     except Unsupported:
-        return  # whoever wrote it has a program that may mend it
+        return  # the program that wrote it may be able to repair it
     if plan.steps:
         yield Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan))
         for step in plan.alternatives:
@@ -169,7 +174,7 @@ def _planned(
 
 
 def _root_is_lost(report: Report) -> bool:
-    """Whether a repair looks through what no version reaches, for which it reads all of them."""
+    """Return whether a repair searches files that no version reaches. For that it reads all versions."""
     if report.latest is None:
         return False
     lost = root_path(report.latest)
@@ -177,7 +182,6 @@ def _root_is_lost(report: Report) -> bool:
 
 
 def _kept(report: Report) -> int:
-    """How many versions there are."""
     return (report.latest or 0) - (report.oldest or 0)
 
 
@@ -223,7 +227,9 @@ def _left_behind(report: SalvageReport) -> int | None:
 
 
 def _rollback(store: Store, version: int) -> Iterator[Advice]:
-    """Where a repair has nothing to mend: what is wrong is wrong with what the objects are about."""
+    """Yield a rollback to the last sound version. Called if there is nothing to repair: only data of objects is
+    damaged.
+    """
     catalog = Catalog(store)
     try:
         head = catalog.snapshot()
@@ -236,8 +242,7 @@ def _rollback(store: Store, version: int) -> Iterator[Advice]:
 
 
 def _tables(store: Store, report: Report, data: DataChecks | None) -> Iterator[Advice]:
-    """What can be done about each table and view whose metadata or data is lost: the newest metadata that is whole with
-    all that it names, or a drop."""
+    """Yield advice for each table and view with lost metadata or data: the newest sound metadata, or a drop."""
     lost = [finding for finding in report.findings if finding.is_damage and finding.code.startswith("F60")]
     names = [name for finding in lost if inside(report.latest or 0, finding.versions) for name in finding.objects]
     head = Catalog(store).snapshot()
@@ -251,7 +256,7 @@ def _tables(store: Store, report: Report, data: DataChecks | None) -> Iterator[A
 
 
 def _older(head: Snapshot, found: CatalogObject[ObjectDefinition], data: DataChecks) -> Iterator[Advice]:
-    """The commands that go back to older metadata of an object that is whole, the newest first."""
+    """Yield the commands that return to older sound metadata of an object, the newest first."""
     name, now = found.name, found.definition
     if isinstance(name, TableName) and isinstance(now, TableDef):
         for location in islice(_older_locations(head, name, now), MOST_LOCATIONS):
@@ -274,7 +279,7 @@ def _older(head: Snapshot, found: CatalogObject[ObjectDefinition], data: DataChe
 
 
 def _older_locations(head: Snapshot, name: TableName, now: TableDef) -> Iterator[str]:
-    """The metadata locations that a table had before, the newest first."""
+    """Yield the earlier metadata locations of a table, the newest first."""
     seen = {"", now.iceberg_metadata_location}
     former = (revision.after.definition for revision in history(head, name) if revision.after is not None)
     locations = (table.iceberg_metadata_location for table in former if isinstance(table, TableDef))
@@ -285,7 +290,7 @@ def _older_locations(head: Snapshot, name: TableName, now: TableDef) -> Iterator
 
 
 def _own(damage: Sequence[Finding]) -> list[Advice]:
-    """What findings about transactions and exports say for themselves."""
+    """Return the advice of findings about transactions and exports."""
     own = (finding for finding in damage if finding.hint and (finding.held_by or not finding.versions))
     hints = {finding.hint: finding.message for finding in own}
     words = {hint: message for hint, message in hints.items() if hint not in (REPAIR, SALVAGE)}
@@ -295,6 +300,8 @@ def _own(damage: Sequence[Finding]) -> list[Advice]:
 
 def _advice_of(words: tuple[str, ...], message: str) -> Advice:
     if words[:2] == ("txn", "abort"):
-        # what it staged is no object yet, and somebody's work all the same
+        # staged actions are not objects yet, but they are lost work
         return Advice(words, None, f"{message}; this gives up all that it staged")
+    if words[:2] == ("export", "drop"):
+        return Advice(words, None, f"{message}; this gives up what the export needs of this catalog")
     return Advice(words, 0, message)

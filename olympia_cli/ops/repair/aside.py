@@ -1,4 +1,4 @@
-"""Setting stray roots aside: the name is free again, and what stood there is kept."""
+"""Move stray roots aside: this frees their names, and keeps the files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from olympia_cli.storage.protocol import Store
 
 
 def plan_aside(strays: Sequence[ChainRoot], latest: int) -> tuple[list[RepairStep], tuple[Aside, ...]]:
-    """A step for each, and what it does."""
+    """Return a step for each stray root, and the moves."""
     asides = tuple(map(_aside, strays))
     steps = [
         RepairStep(
@@ -26,10 +26,13 @@ def plan_aside(strays: Sequence[ChainRoot], latest: int) -> tuple[list[RepairSte
 
 
 def set_aside(store: Store, asides: Sequence[Aside]) -> None:
-    """Move the files, each in this order: 1 the copy, created exclusively; 2 a look whether the file is still the one
-    that was planned for, since whoever was first may have freed the name, and a writer taken it; 3 the name is freed.
+    """Move files, each in this order:
 
-    Whatever dies between leaves the file where it was, and the same move can be made again.
+    1. Create the copy, exclusively.
+    2. Check that the file is unchanged: another repair may have freed the name, and a writer may have taken it.
+    3. Delete the file.
+
+    After a crash the file is still in place, and the move can be repeated.
     """
     for aside in asides:
         store.create(aside.copy_path, aside.data)

@@ -1,4 +1,4 @@
-"""The catalog's own definition, from whatever versions and logs still have of it."""
+"""Recover the catalog's own definition from versions and logs."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from olympia_cli.ops.repair.nodes import ReadRoot
 
 @dataclass(frozen=True, slots=True)
 class FormerCatalog:
-    """The catalog's definition: of which version it is, and whether all that changed it since is in it."""
+    """The catalog's definition, and the version that it is from. `exact` is true if it includes all later changes."""
 
     definition: CatalogDef
     version: int
     exact: bool
     path: str | None
-    """Where it stands, when the latest version itself has it whole."""
+    """The path of the definition, if it is the latest version's own sound one."""
 
 
 def newest_catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion) -> FormerCatalog | None:
-    """The newest definition that has the id and the sizes which most versions agree on: those never change."""
+    """Return the newest definition with the id and the sizes that most versions share, as these never change."""
     newest = catalog = find_catalog(files, versions)
     reference = latest.chain.reference
     while catalog is not None and reference is not None and not _same_catalog(catalog.definition, reference):
@@ -45,7 +45,7 @@ def _same_catalog(definition: CatalogDef, other: CatalogDef) -> bool:
 
 
 def find_catalog(files: RepairFiles, versions: Sequence[int]) -> FormerCatalog | None:
-    """The newest definition of the catalog that can be read, with what the log says was changed since."""
+    """Return the newest readable definition of the catalog, with the later changes in the log."""
     since: list[tuple[int, tuple[Action, ...] | None]] = []
     exact = True
     for version in reversed(versions):
@@ -81,8 +81,9 @@ def _definition_of(files: RepairFiles, root: ReadRoot) -> CatalogDef | None:
 
 
 def _logged(actions: Sequence[Action]) -> tuple[CatalogDef, tuple[Action, ...]] | None:
-    """The definition that a version's own actions carry, as creating and altering the catalog do, and the actions after
-    that one."""
+    """Return the definition that a version's actions carry, and the actions after it. Creating and altering the catalog
+    carry it.
+    """
     for at in reversed(range(len(actions))):
         action = actions[at]
         if action.type in (T.CATALOG_ALTER, T.CATALOG_CREATE) and definition_id(Kind.CATALOG, action.definition):
@@ -93,7 +94,7 @@ def _logged(actions: Sequence[Action]) -> tuple[CatalogDef, tuple[Action, ...]] 
 def _catalog_after(
     files: RepairFiles, definition: CatalogDef, version: int, actions: tuple[Action, ...]
 ) -> tuple[CatalogDef, bool]:
-    """The definition after a version's actions, and whether all of them could be done."""
+    """Return the definition after a version's actions, and whether all of them could be applied."""
     whole = True
     for action in actions:
         try:

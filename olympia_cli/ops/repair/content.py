@@ -1,8 +1,8 @@
-"""What the latest version holds, put together from all that can be read: its own tree, older versions, the log."""
+"""The content of the latest version, collected from all readable sources: its own tree, older versions and the log."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from olympia_cli.format import definitions
@@ -11,6 +11,7 @@ from olympia_cli.format.keys import KeyCodec, kind_of_key
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.history import History, HoleContent, Value
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
@@ -19,12 +20,18 @@ from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.uuids import new_uuid
 
+_MISPLACED = frozenset({"F104", "F209", "F210", "F213", "F214"})
+"""fsck's codes for a sound root or node at the place of another one."""
+
+MOST_VERSIONS = 2000
+"""The largest number of versions to read in full, to find the files that no version reaches."""
+
 
 @dataclass(frozen=True, slots=True)
 class LostRange:
-    """Keys between two objects (None is no bound) of which not all is known.
+    """A range of keys between two objects whose content is not fully known. None means no bound.
 
-    `as_of` is the version that what is there now comes from; None when no version has them.
+    `as_of` is the version that the present content is from; None if no version has the keys.
     """
 
     after: ObjectName | None
@@ -47,39 +54,56 @@ class LostRange:
 
 @dataclass(slots=True)
 class Content:
-    """A version's content: for each key the path of its definition, or a definition to be written."""
+    """The content of a version: by key, the path of a definition or a definition to write."""
 
     entries: dict[str, Value] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
-    """What was found again, and where."""
+    """The recovered parts, with their sources."""
     lost: list[ObjectName] = field(default_factory=list)
     lost_keys: list[str] = field(default_factory=list)
     lost_ranges: list[LostRange] = field(default_factory=list)
     recreated: list[NamespaceName] = field(default_factory=list)
     stale: list[ObjectName] = field(default_factory=list)
-    """Objects that are there as an older version has them."""
+    """Objects with the definition of an older version."""
     unmended: list[str] = field(default_factory=list)
     holes: list[Hole] = field(default_factory=list)
-    """The ranges that `lost_ranges` are about."""
+    """The ranges of `lost_ranges`."""
     doubtful: dict[ObjectName, str] = field(default_factory=dict)
-    """Objects that are there, and why nobody can be sure of them."""
+    """Objects in the content, each with the reason to doubt them."""
     former: list[ObjectName] = field(default_factory=list)
     """Objects that lost commits may have dropped or renamed."""
     lost_commits: LostCommits | None = None
     brought_back: bool = False
-    """Whether the content is that of the last lost commit, as far as the files of it tell."""
+    """True if the content is that of the last lost commit, as far as its files show."""
 
 
 def put_together(
-    files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef, hint: int | None = None
+    files: RepairFiles,
+    versions: Sequence[int],
+    codec: KeyCodec,
+    catalog: CatalogDef,
+    hint: int | None = None,
+    errors: Iterable[Finding] = (),
+    last_sound: Callable[[], int | None] = lambda: None,
 ) -> Content:
-    """The content of the newest of the versions, or of a later one that the hint vn/latest names."""
-    return _PutTogether(files, versions, codec, catalog, hint).run()
+    """Return the content of the newest version, or of a later one that the hint `vn/latest` names.
+
+    `errors` are fsck's errors of the newest version. `last_sound` looks for the newest version without errors.
+    """
+    misplaced = next((error for error in errors if error.code in _MISPLACED), None)
+    return _PutTogether(files, versions, codec, catalog, hint, misplaced, last_sound).run()
 
 
 class _PutTogether:
     def __init__(
-        self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec, catalog: CatalogDef, hint: int | None
+        self,
+        files: RepairFiles,
+        versions: Sequence[int],
+        codec: KeyCodec,
+        catalog: CatalogDef,
+        hint: int | None,
+        misplaced: Finding | None,
+        last_sound: Callable[[], int | None],
     ) -> None:
         self._files = files
         self._versions = versions
@@ -89,6 +113,8 @@ class _PutTogether:
         self._history = History(files, versions, codec)
         self._content = Content(lost_commits=lost_commits(files, versions, hint))
         self._hint = hint
+        self._misplaced = misplaced
+        self._last_sound = last_sound
 
     def run(self) -> Content:
         content, lost = self._content, self._content.lost_commits
@@ -100,24 +126,51 @@ class _PutTogether:
             self._take_newest()
         self._find_definitions()
         if lost is not None and leftovers is not None and content.lost_ranges:
-            self._add_leftovers(lost, leftovers)
+            since, last = lost.base.created_at_millis, lost.base.version
+            self._add_leftovers(leftovers, Suspect((("", None),), since, nameless=True, after_version=last))
+        elif content.holes and len(self._versions) <= MOST_VERSIONS:
+            leftovers = Leftovers(self._files, self._versions, sizes_of(self._catalog))
+            self._add_leftovers(leftovers, suspect(self._files, self._codec, content))
         self._check_ids(self._catalog.id)
         self._add_namespaces()
         content.entries = dict(sorted(content.entries.items()))
         return content
 
     def _take_newest(self) -> None:
-        """What the tree of the newest version holds, and what older ones and the log say of its holes."""
+        """Take the tree of the newest version, and fill its holes from older versions and the log."""
         content = self._content
         tree = take_apart(self._files, self._files.root(self._head).top, self._codec)
         content.entries, content.lost_keys = dict(tree.entries), list(tree.illegal)
         for filled in self._history.fill(tree.holes):
             self._take(filled)
+        if self._misplaced is not None and not content.lost_ranges:
+            self._compare_with_log(self._misplaced)
         if self._hint is not None and self._hint > self._head:
             content.lost_ranges.append(self._lost_range(self._head, self._hint))
 
+    def _compare_with_log(self, misplaced: Finding) -> None:
+        """Compare the content with the log, after nodes were exchanged or copied.
+
+        A sound node may be at a wrong place that its keys fit, in this version or in the version that filled a hole.
+        Only a log from the beginning of the catalog shows that. Otherwise the last sound version and the log since are
+        the best source, and the result stays uncertain.
+        """
+        content, told = self._content, self._history.replayed()
+        if told is None or not told[1]:
+            content.lost_ranges.append(LostRange(None, None, misplaced.path, misplaced.message, self._head))
+            sound = self._last_sound()
+            told = None if sound is None else self._history.replayed(sound)
+        if told is None:
+            return
+        logged, _ = told
+        rows = {key: value for key, value in content.entries.items() if isinstance(value, str)}
+        entries = {key: self._same(key, value, rows) for key, value in logged.entries.items()}
+        if entries != content.entries:
+            content.entries = entries
+            content.notes.append(f"all objects as v{logged.as_of} and the log have them")
+
     def _bring_back(self, lost: LostCommits, leftovers: Leftovers) -> bool:
-        """Take what commits whose roots are lost left, where that makes a tree."""
+        """Take the content of commits with lost roots. Return False if their nodes form no tree."""
         content, base = self._content, lost.base
         tree = take_apart(self._files, base.top, self._codec)
         recovered = None if tree.holes else recover(self._files, leftovers, lost, tree.entries)
@@ -134,25 +187,24 @@ class _PutTogether:
     def _lost_range(self, base: int, last: int) -> LostRange:
         return LostRange(None, None, root_path(last), "it is lost", base)
 
-    def _add_leftovers(self, lost: LostCommits, leftovers: Leftovers) -> None:
-        """Objects that only leftovers of the lost commits tell of, as far as their names are known."""
+    def _add_leftovers(self, leftovers: Leftovers, suspect: Suspect) -> None:
+        """Add objects that are known only from leftovers, if their names are known."""
         content = self._content
         there = {self._name(key): value for key, value in content.entries.items()}
-        since, last = lost.base.created_at_millis, lost.base.version
-        suspect = Suspect((("", None),), since, nameless=True, after_version=last)
         for left in leftovers.objects(there, suspect, unnamed=False):
             content.entries[self._codec.encode(left.name)] = left.path
             content.doubtful[left.name] = left.doubt
+        content.lost = [name for name in content.lost if name not in content.doubtful]
 
     def _take(self, filled: HoleContent) -> None:
-        """Take what stood in a hole."""
+        """Add the former content of a hole."""
         content, hole = self._content, filled.hole
         rows = self._sound(hole.rows)
         if filled.exact:
             result = {key: self._same(key, value, rows) for key, value in filled.entries.items()}
             content.notes.append(f"{hole.path}: {_keys(len(result))} as v{filled.as_of} and the log have them")
         else:
-            # the log does not say all, so the rows that can still be read are the newest there is
+            # the log is incomplete, so the readable rows are the newest information
             result = {**filled.entries, **rows}
             content.stale += [self._name(key) for key in filled.entries if key not in rows]
             content.lost += [self._name(key) for key in hole.rows if key not in result]
@@ -171,22 +223,19 @@ class _PutTogether:
         content.entries.update(result)
 
     def _sound(self, rows: dict[str, str | None]) -> dict[str, str]:
-        """The rows whose definitions can be read."""
+        """Return the rows with readable definitions."""
         named = {key: value for key, value in rows.items() if value is not None}
         paths = [(kind_of_key(key, ""), value) for key, value in named.items()]
         checked = zip(named.items(), self._files.ids(paths), strict=True)
         return {key: value for (key, value), (_, _, flaw) in checked if flaw is None}
 
     def _same(self, key: str, value: Value, rows: dict[str, str]) -> Value:
-        """The file that holds a definition of the log already, where a row names it."""
+        """Return the path of the file with this definition of the log, if a row names one, else the value itself."""
         path = rows.get(key)
-        if path is None or isinstance(value, str):
-            return value
-        definition = self._files.definition(kind_of_key(key, ""), path)
-        return path if not isinstance(definition, Flaw) and definitions.body(definition) == value else value
+        return path if path is not None and is_same(self._files, key, value, path) else value
 
     def _find_definitions(self) -> None:
-        """Look for definitions that cannot be read; what has none anywhere is lost."""
+        """Replace definitions that cannot be read. An object without any is lost."""
         content = self._content
         paths = [(key, value) for key, value in content.entries.items() if isinstance(value, str)]
         checked = self._files.ids((kind_of_key(key, ""), path) for key, path in paths)
@@ -218,7 +267,7 @@ class _PutTogether:
             content.notes.append(f"{name.kind.word} {name}: {origin}")
 
     def _give_up(self, key: str, name: ObjectName) -> None:
-        """No version and no log has a definition whole: what the one that is there still says, or nothing."""
+        """Take the readable rest of a definition that no version and no log has, or drop the object."""
         content, path = self._content, self._content.entries[key]
         remains = self._files.remains(name.kind, path) if isinstance(path, str) else None
         if remains is None:
@@ -230,7 +279,7 @@ class _PutTogether:
             content.notes.append(f"{name.kind.word} {name}: as much of its definition as is left")
 
     def _add_namespaces(self) -> None:
-        """Make namespaces that tables or views are in and that are not there: so nothing in them is lost."""
+        """Create namespaces that objects need and that are missing, so that the objects are not lost."""
         content = self._content
         for name, definition in missing_namespaces(map(self._name, content.entries)):
             content.entries[self._codec.encode(name)] = definition
@@ -238,9 +287,11 @@ class _PutTogether:
             content.notes.append(f"namespace {name}: made anew, without properties, because tables or views are in it")
             if name in content.lost:
                 content.lost.remove(name)
+                content.stale.append(name)
+                content.doubtful[name] = "its definition is lost: it is made anew, without properties"
 
     def _check_ids(self, catalog_id: str) -> None:
-        """Report ids that two objects have; where one of them comes from an older version, it was renamed since."""
+        """Report ids that two objects have. If one of the objects is from an older version, it was renamed since."""
         content = self._content
         stale = {*content.stale, *content.former}
         owners: dict[str, str] = {}
@@ -265,7 +316,7 @@ class _PutTogether:
                 )
 
     def _ids(self) -> dict[str, str]:
-        """The id of the object of each key."""
+        """Return the id of the object of each key."""
         entries = self._content.entries
         paths = [(kind_of_key(key, ""), value) for key, value in entries.items() if isinstance(value, str)]
         ids = self._files.ids(paths)
@@ -287,11 +338,27 @@ class _PutTogether:
         return self._codec.name(key) if key else None
 
 
+def suspect(files: RepairFiles, codec: KeyCodec, content: Content) -> Suspect:
+    """Return the ranges with possible losses: holes that could not be filled, and the keys of lost objects."""
+    lost = list(map(codec.encode, content.lost))
+    ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
+    times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
+    return Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
+
+
 def missing_namespaces(names: Iterable[ObjectName]) -> list[tuple[NamespaceName, bytes]]:
-    """The namespaces that objects are in and that are not there, with new definitions."""
+    """Return the namespaces that objects need and that are missing, with new definitions."""
     names = set(names)
     needed = {name.namespace for name in names} - {name.namespace for name in names if name.kind is Kind.NAMESPACE}
     return [(NamespaceName(name), definitions.body(NamespaceDef(id=new_uuid()))) for name in sorted(needed)]
+
+
+def is_same(files: RepairFiles, key: str, value: Value | None, path: str) -> bool:
+    """Return whether the value of a key is the definition at a path, or has the same content."""
+    if not isinstance(value, bytes):
+        return value == path
+    definition = files.definition(kind_of_key(key, ""), path)
+    return not isinstance(definition, Flaw) and definitions.body(definition) == value
 
 
 def _keys(number: int) -> str:

@@ -1,7 +1,7 @@
-"""Reading what may be damaged, for a repair: nodes, roots and definitions, each once.
+"""Reads for a repair: possibly damaged nodes, roots and definitions, each read once.
 
-A file that is missing or does not hold what it should is a fact to be reported. A store that fails is not: a repair
-that took a failing network for damage would throw away what is there, so the store's own errors pass through.
+A missing or damaged file is a fact to report. A failure of the store is raised: a repair must not take a failing
+network for damage, and discard objects.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.storage.protocol import Store
 
 KEEP = 50_000
-"""Nodes that are kept in memory; more than a million objects have in a tree of the usual order."""
+"""The largest number of nodes to keep in memory. It suffices for more than a million objects at the usual order."""
 
 
 class RangePlace(NamedTuple):
-    """A node, the keys that its own lie between, and the range that is looked for in it, from `start` up to `end`."""
+    """A node, the bounds of its own keys, and the range to search in it, from `start` up to `end`."""
 
     path: str
     low: str | None
@@ -40,9 +40,9 @@ class RangePlace(NamedTuple):
 
 
 class RepairFiles:
-    """The files of one catalog. What was read once is remembered: sound nodes up to a bound, bad files always.
+    """The files of a catalog. Read files are cached: sound nodes up to a limit, damaged files always.
 
-    `tolerant` takes a file that the store fails to give, time after time, for one that cannot be read.
+    If `tolerant`, a file that the store repeatedly fails to read counts as damaged.
     """
 
     def __init__(self, store: Store, *, tolerant: bool = False, progress: Progress = SILENT) -> None:
@@ -50,17 +50,19 @@ class RepairFiles:
         self.tolerant = tolerant
         self.progress = progress
         self.bad: dict[str, Flaw] = {}
-        """Files that are not whole, and why."""
+        """The damaged files, with their flaws."""
         self.failed: set[RangePlace] = set()
-        """Where a range of keys was looked for and could not be read."""
+        """Failed searches for ranges of keys."""
         self._nodes: dict[str, ReadNode] = {}
         self._roots: dict[int, ReadRoot] = {}
         self._latest: tuple[list[int], LatestVersion] | None = None
         self._definitions: dict[tuple[Kind, str], str | Flaw] = {}
-        """The ids in definitions, or what is wrong with them; keys of two kinds may name one file."""
+        """The ids in definitions, or their flaws. Keys of two kinds may name one file."""
 
     def latest(self, versions: Sequence[int]) -> LatestVersion:
-        """The verdict on the latest of all versions; what it disproves is bad from then on."""
+        """Return the verdict on the latest of all versions. Definitions that contradict the log are then treated as
+        damaged.
+        """
         if self._latest is not None and self._latest[0] == versions:
             return self._latest[1]
         files = Files(self.store, lambda: False, self.progress, patience=inf if self.tolerant else 1)
@@ -72,7 +74,7 @@ class RepairFiles:
         return latest
 
     def remains(self, kind: Kind, path: str) -> bytes | None:
-        """What a definition still says that is less than was written, or another; None when it says nothing."""
+        """Return the readable rest of a damaged or exchanged definition, or None if there is none."""
         if outside(path):
             return None
         [(_, data)] = self.read_all([path])
@@ -80,7 +82,7 @@ class RepairFiles:
         return None if remains is None else definitions.body(remains)
 
     def exchanged(self, kind: Kind, path: str) -> bytes | None:
-        """The content of a definition whose file was exchanged with another: each names the other."""
+        """Return the content of a definition that was exchanged with another file: each holds the other's content."""
         if outside(path):
             return None
         cls = CLASSES[kind]
@@ -98,7 +100,7 @@ class RepairFiles:
     # Bytes
 
     def read_all(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | Flaw]]:
-        """The files in order, each with its bytes or why there are none."""
+        """Yield the files in order, each with its bytes or its flaw."""
         for path, data in self.store.read_many(paths):
             self.progress.advance()
             yield path, data if isinstance(data, bytes) else self._bytes_of(path, data)
@@ -118,7 +120,7 @@ class RepairFiles:
     # Nodes
 
     def nodes(self, paths: Sequence[str]) -> list[ReadNode]:
-        """The nodes in order, read in parallel where they are not remembered."""
+        """Return the nodes in order. Nodes that are not cached are read in parallel."""
         nodes: dict[str, ReadNode] = {}
         new_paths: list[str] = []
         for path in dict.fromkeys(paths):
@@ -137,21 +139,23 @@ class RepairFiles:
         return [nodes[path] for path in paths]
 
     def is_bad_node(self, path: str) -> bool:
-        """Whether it was read before, and is not whole."""
+        """Return whether a node was read before, and is damaged."""
         return path in self._nodes and self._nodes[path].node is None
 
     def follow(self, tops: Iterable[str], visit: Callable[[str, ReadNode], Iterable[str]]) -> None:
-        """Visit nodes, and those that visits lead to, a level at a time."""
+        """Visit nodes and the nodes that visits return, level by level."""
         for _ in descend(tops, lambda paths: zip(paths, self.nodes(paths), strict=True), visit, at_once=None):
             pass
 
     # Roots
 
     def root(self, version: int) -> ReadRoot:
-        """The root of a version, as far as it can be read."""
+        """Return the root of a version, as far as it can be read, even if it was exchanged with another root."""
         if version not in self._roots:
             [(path, data)] = self.read_all([root_path(version)])
             reading = read_root(version, data)
+            if reading.is_of not in (None, version):
+                reading = self._exchanged(reading)
             if reading.top.flaw is not None:
                 self.bad[path] = reading.top.flaw
             if len(self._roots) >= AT_ONCE:
@@ -159,10 +163,25 @@ class RepairFiles:
             self._roots[version] = reading
         return self._roots[version]
 
+    def _exchanged(self, other: ReadRoot) -> ReadRoot:
+        """Find the root of a version whose file holds another root: follow the exchanged files.
+
+        If the files were not exchanged, the root is lost.
+        """
+        version, tried, reading = other.version, {other.version}, other
+        while (at := reading.is_of) is not None and at not in tried:
+            tried.add(at)
+            [(_, data)] = self.read_all([root_path(at)])
+            reading = read_root(version, data)
+            if reading.is_of == version:
+                return reading
+        flaw = Flaw("F104", f"it is the root of version {other.is_of}")
+        return ReadRoot(version, None, ReadNode(other.top.path, None, flaw=flaw))
+
     # Definitions
 
     def definition(self, kind: Kind, path: str) -> Definition | Flaw:
-        """The definition at a path, or why it cannot be read."""
+        """Return the definition at a path, or its flaw."""
         id_or_flaw = self._definitions.get((kind, path))
         if isinstance(id_or_flaw, Flaw):
             return id_or_flaw
@@ -172,7 +191,7 @@ class RepairFiles:
         return self.parse(kind, path, data)
 
     def ids(self, paths: Iterable[tuple[Kind, str]]) -> Iterator[tuple[str, str, Flaw | None]]:
-        """For each definition: its path, its id, and why it cannot be read; one of the two is empty."""
+        """Yield path, id and flaw of each definition. Either the id is empty or the flaw is None."""
         paths = iter(paths)
         while batch := list(islice(paths, 8 * AT_ONCE)):
             unread = [named for named in dict.fromkeys(batch) if named not in self._definitions]
@@ -189,12 +208,12 @@ class RepairFiles:
                 yield (path, "", id) if isinstance(id, Flaw) else (path, id, None)
 
     def id_of(self, kind: Kind, path: str) -> str:
-        """The id in a definition that was read before."""
+        """Return the id in a definition that was read before."""
         id = self._definitions.get((kind, path), "")
         return "" if isinstance(id, Flaw) else id
 
     def parse(self, kind: Kind, path: str, data: bytes | Flaw) -> Definition | Flaw:
-        """A definition that was read by other means, or why it is none."""
+        """Return the definition in these bytes, or its flaw."""
         facts = data if isinstance(data, Flaw) else look_at_definition(kind, data, path)
         definition = facts if isinstance(facts, Flaw) else facts[0]
         if isinstance(definition, Flaw):
@@ -205,7 +224,7 @@ class RepairFiles:
 
 
 def outside(path: str) -> Flaw | None:
-    """Why a pointer must not be followed; nothing when it may."""
+    """Return the flaw of a pointer that must not be followed, or None."""
     try:
         check_pointer(path, path)
     except Damaged:

@@ -1,4 +1,4 @@
-"""What is wrong with the hints, and what they should say."""
+"""The repair of the hints."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from olympia_cli.storage.protocol import Store
 def plan_hints(
     store: Store, hints: Hints, versions: Sequence[int], catalog: FormerCatalog, commits: bool
 ) -> tuple[list[RepairStep], list[tuple[str, int]], list[str]]:
-    """The steps and the writes for hints that are wrong, and the texts for those that no repair can write. The commit
-    of a repair writes `vn/latest` anyway."""
+    """Return the steps and the writes for wrong hints, and texts for hints that cannot be written.
+
+    With `commits`, the repair commits, which also writes `vn/latest`.
+    """
     stays = {path: error for path, error in hints.unread.items() if not replaceable(error)}
     head, steps, writes = versions[-1], [], []
-    # a promotion that did not finish still needs the number
+    # an unfinished promotion still needs the number
     is_ahead = hints.latest is not None and hints.latest > head
     waits = is_ahead and not names_lost(hints.latest, head, catalog.definition)
     if hints.latest not in (head, head + commits) and LATEST not in stays and not waits:
@@ -30,7 +32,7 @@ def plan_hints(
     truth = min(versions[0] if marked is None else marked, head)
     exists = hints.oldest is not None or OLDEST in hints.unread or store.exists(OLDEST)
     leads = hints.oldest is not None and hints.oldest > truth
-    # it may lag, and before the first expire it need not be there at all
+    # the hint may lag, and may be missing before the first expire
     lags = (hints.oldest or 0) < truth
     is_lost = lags and (not exists if marked is not None else begins_as_export(store, catalog.definition, truth))
     is_wrong = leads or (exists and hints.oldest is None) or is_lost

@@ -1,8 +1,8 @@
-"""What older versions and the log say of what cannot be read in the latest one.
+"""Recover what the latest version has lost, from older versions and the log.
 
-Nodes are copied on write, so an older version often has whole what the latest one has damaged; and every version says
-in its actions what it changed, with the definitions. Both together give what stood there: an older version's keys, and
-the actions since done again on them. That is exact, unless a version in between does not say what it did.
+Nodes are copied on write, so an older version often has a sound copy of a damaged node. Every version's actions record
+its changes with the definitions. So the content is an older version's keys, with the later actions applied to them.
+This is exact, unless a version between them has no readable log.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from olympia_cli.ops.repair.tree import Hole, read_range
 
 T = ActionType
 Value = str | bytes
-"""The path of a definition, or a definition to be written."""
+"""The path of a definition, or a definition to write."""
 
 _SILENT = READS | EXPIRES | {T.COMMIT_INFO, T.CATALOG_COMPACT, T.CATALOG_ALTER, T.CATALOG_EXPORT, T.CATALOG_CREATE}
 _HITS_KEYS = (PUTS | DROPS | RENAMES) - {T.NAMESPACE_RENAME}
-"""What changes the keys that it names, and no others."""
+"""Actions that change only the keys that they name."""
 
 
 @dataclass(slots=True)
 class HoleContent:
-    """What stood in a hole. `as_of` is the version that the keys come from, None when no version has them.
+    """The former content of a hole. `as_of` is the version of the keys, or None if no version has them.
 
-    `exact` says that nothing was changed since that is not known.
+    `exact` means that all later changes are known.
     """
 
     hole: Hole
@@ -66,7 +66,7 @@ class HoleContent:
                 self.exact = False
 
     def _move_inside(self, old: str, new: str) -> None:
-        """Move what is in a namespace; what comes from outside of the hole is not known here."""
+        """Move the objects of a namespace. Objects that come from outside the hole are unknown here."""
         for kind in (Kind.TABLE, Kind.VIEW):
             try:
                 before, after = self.codec.prefix(kind, old), self.codec.prefix(kind, new)
@@ -76,7 +76,7 @@ class HoleContent:
                 self._put(after + key[len(before) :], self.entries.pop(key))
             start, end = self.hole.start, self.hole.end
             meets = after + "\U0010ffff" >= start and (end is None or after < end)
-            # all of them were in the hole only if the whole of the old namespace was
+            # the result is exact only if the hole had all keys of the old namespace
             inside = before >= start and (end is None or before + "\U0010ffff" < end)
             if meets and not inside:
                 self.exact = False
@@ -84,7 +84,7 @@ class HoleContent:
 
 @dataclass(frozen=True, slots=True)
 class FormerDefinition:
-    """A definition that was found again: its bytes or path, the version that has it, and whether it is the newest."""
+    """A recovered definition: its bytes or path, its version, and whether it is the newest one."""
 
     value: Value
     version: int
@@ -92,7 +92,7 @@ class FormerDefinition:
 
 
 class History:
-    """The versions that lead to the latest one, newest first. A rollback leads on to the version it went back to."""
+    """The versions that lead to the latest one, newest first. A rollback leads to its target."""
 
     def __init__(self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec) -> None:
         self._files = files
@@ -102,7 +102,7 @@ class History:
         self._codec = codec
 
     def back(self) -> Iterator[ReadRoot | None]:
-        """None stands for versions that are missing."""
+        """Yield the roots, newest first, and None for a gap."""
         version = self._head
         while version >= self._oldest:
             if version not in self._exists:
@@ -115,7 +115,7 @@ class History:
             version = target if target is not None and target < version else version - 1
 
     def fill(self, holes: Sequence[Hole]) -> list[HoleContent]:
-        """What stood in each hole. They lie apart, in order, and so does what comes back."""
+        """Return the content of each hole, in the order of the holes. Holes must be sorted, and must not overlap."""
         filled = [HoleContent(hole, self._codec) for hole in holes]
         since: list[tuple[list[HoleContent], tuple[Action, ...] | None]] = []
         waiting = filled
@@ -123,7 +123,7 @@ class History:
             rest = [content for content in waiting if not self._read(root, content)]
             if not rest:
                 break
-            # a version that helps nobody, as most do, costs no list of its own
+            # most versions fill no hole, and reuse the list
             waiting = rest if len(rest) < len(waiting) else waiting
             since.append((waiting, None if root is None else _told(root.actions)))
         for content in filled:
@@ -132,8 +132,32 @@ class History:
             self._do_all(actions, rest)
         return filled
 
+    def replayed(self, base: int | None = None) -> tuple[HoleContent, bool] | None:
+        """Return the content of the latest version by an older version and the log since, and whether it is certain.
+
+        The older version is `base`, or the oldest one from which on the log is complete. The result is certain if that
+        version has no nodes below its root: such nodes could be misplaced.
+        """
+        whole, told = HoleContent(Hole("", None, "", ""), self._codec), []
+        for root in self.back():
+            if root is None:
+                break
+            told.append(root)
+            if root.version == base or _told(root.actions) is None:
+                break
+        if base is not None and told[-1].version != base:
+            return None
+        while len(told) > 1 and not self._read(told[-1], whole):
+            told.pop()
+        first = told.pop()
+        if not told or (base is not None and first.version != base):
+            return None
+        for root in reversed(told):
+            self._do_all(_told(root.actions), [whole])
+        return (whole, first.root is not None and not first.root.node.children) if whole.exact else None
+
     def _read(self, root: ReadRoot | None, filled: HoleContent) -> bool:
-        """Take a hole's keys from a version, if it has them whole."""
+        """Take the keys of a hole from a version. Return False if they cannot be read there."""
         if root is None or root.root is None:
             return False
         entries = read_range(self._files, root.root.node, filled.hole.start, filled.hole.end)
@@ -143,7 +167,7 @@ class History:
         return True
 
     def _do_all(self, actions: tuple[Action, ...] | None, filled: Sequence[HoleContent]) -> None:
-        """Do a version's actions again on the keys of holes, each on those that it can mean something to."""
+        """Apply a version's actions to the holes that they may concern."""
         if actions is None:
             for content in filled:
                 content.exact = False
@@ -157,14 +181,14 @@ class History:
             else:
                 hit = {bisect_right(starts, self._codec.key(name)) - 1 for name in touched(action)} - {-1}
             for at in sorted(hit):
-                # a rollback is not done again: the way back leads to the version that it went back to
+                # a rollback is skipped: `back` already continues at its target
                 if not replay(action, filled[at]) and action.type != T.CATALOG_ROLLBACK:
                     filled[at].exact = False
 
     # Definitions
 
     def definitions(self, names: Mapping[str, ObjectName]) -> dict[str, FormerDefinition]:
-        """For keys whose definitions cannot be read: what the log or older versions have of them."""
+        """Return the newest definitions of keys whose own cannot be read, from the log or older versions."""
         sought = _Sought(names)
         for root in self.back():
             if not sought.names:
@@ -195,9 +219,9 @@ class History:
 
 
 class _Sought:
-    """Objects whose definitions are sought, by what they were called before the actions that are read backwards.
+    """The objects to find definitions for, by their names at the present point of reading actions backwards.
 
-    The first definition that an action carries is the newest that the object had.
+    The first definition found in an action is the object's newest.
     """
 
     def __init__(self, names: Mapping[str, ObjectName]) -> None:
@@ -215,7 +239,7 @@ class _Sought:
                 self.former.update({key: FormerDefinition(definition, self.version, self.exact) for key in keys})
 
     def drop(self, name: ObjectName) -> None:
-        # before this it was another object
+        # earlier actions concern another object of this name
         self.names.pop(name, None)
 
     def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
@@ -227,5 +251,5 @@ class _Sought:
 
 
 def _told(actions: tuple[Action, ...] | None) -> tuple[Action, ...] | None:
-    """The actions where they say all that a version changed; None where they do not."""
+    """Return the actions if they record all changes of a version, else None."""
     return actions if actions and tells_all(actions) else None

@@ -1,4 +1,6 @@
-"""Files that nothing readable points to: nodes, and definitions. What they say is doubtful, but may be all there is."""
+"""Files without a readable pointer to them: nodes and definitions. Their content is doubtful, but may be all that is
+left.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,14 @@ from olympia_cli.format.definitions import Definition, definition_id
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.node_file import PREVIOUS_ROOT
-from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, name_in, parse_root_path, root_path
+from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, name_in, root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.ops.look.dump_node import dump_node
 from olympia_cli.ops.look.dump_values import NodeDump
 from olympia_cli.ops.look.node_target import NodeBytes
 from olympia_cli.ops.repair.files import RepairFiles, outside
-from olympia_cli.ops.repair.nodes import ReadNode, created_at_millis
+from olympia_cli.ops.repair.nodes import ReadNode, created_at_millis, version_after
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 from olympia_cli.storage.protocol import FileInfo
@@ -37,8 +39,8 @@ _FOLDERS = {folder: kind for kind, folder in DEFINITION_FOLDERS.items()}
 class LeftNode:
     """A node that no version reaches and no open transaction has staged.
 
-    `catalog_def` is that of a copy of a root: an export's pin, or a committed transaction's run. `version` is the one
-    that such a copy is the root of, where that is known.
+    `catalog_def` is set for a copy of a root: an export's pin, or the running root of a committed transaction.
+    `version` is the version of such a copy, if known.
     """
 
     path: str
@@ -52,21 +54,21 @@ class LeftNode:
 
 @dataclass(frozen=True, slots=True)
 class Suspect:
-    """Where something may be missing: ranges of keys, and since when.
+    """The place and time of possible losses: ranges of keys, and the time since which objects may be missing.
 
-    `nameless` says that objects may be missing of which not even the name is known.
+    `nameless` means that the names of missing objects may be unknown too.
     """
 
     ranges: tuple[tuple[str, str | None], ...]
     since_millis: int = 0
     nameless: bool = False
     after_version: int | None = None
-    """The last version that is known, where those after it are lost."""
+    """The last known version, if later ones are lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """An object that a leftover file tells of: where its definition is, and why nobody can be sure of it."""
+    """An object known only from a leftover file: the path of its definition, and the reason of the doubt."""
 
     name: ObjectName
     path: str
@@ -76,7 +78,7 @@ class Leftover:
 
 @dataclass(frozen=True, slots=True)
 class _LeftDefinition:
-    """A definition that nothing names."""
+    """A definition that no node names."""
 
     kind: Kind
     file: FileInfo
@@ -88,7 +90,7 @@ class _LeftDefinition:
 
 
 class Leftovers:
-    """What lies in a store and is reached from none of the versions that can be read."""
+    """The files of a store that no readable version reaches."""
 
     def __init__(self, files: RepairFiles, versions: Sequence[int], sizes: Sizes) -> None:
         self._files = files
@@ -96,7 +98,7 @@ class Leftovers:
         self._codec = KeyCodec.of(sizes)
         self._reached: set[bytes] = set()
         self.unsure = ""
-        """Why nobody can tell which nodes commits have left; known once `nodes` were asked for."""
+        """The reason why leftover nodes cannot be assigned to commits, or empty. Set by `nodes`."""
         for version in versions:
             root = files.root(version)
             self._reach([root.top.path] if root.catalog_def is None else [root.top.path, root.catalog_def])
@@ -106,7 +108,7 @@ class Leftovers:
 
     @cached_property
     def nodes(self) -> list[LeftNode]:
-        """The nodes that no version reaches, but for what distributed transactions have staged and not committed."""
+        """The nodes that no version reaches, without those of uncommitted distributed transactions."""
         left: list[LeftNode] = []
         staged: list[tuple[LeftNode, set[str]]] = []
         committed = committed_runs(self._files.store, self._read_saves)
@@ -118,12 +120,12 @@ class Leftovers:
                 continue
             dump = self._dump(path, data)
             node = _left_node(dump)
-            # what an export pins is a version's own root, and says who committed it
+            # a pinned root is a version's own root, and records the author of the commit
             is_signed = any(row.action["type"] == "COMMIT_INFO" for row in dump.actions)
             if node.catalog_def is None:
                 left.append(node)
             elif is_signed or path in committed:
-                follows = _version_after(dump.system.get(PREVIOUS_ROOT))
+                follows = version_after(dump.system.get(PREVIOUS_ROOT))
                 is_root = is_signed or committed.get(path) == follows
                 left.append(replace(node, version=follows if is_root else None))
             else:
@@ -131,14 +133,14 @@ class Leftovers:
         self._look_for_runs({run.path for run, _ in staged})
         for run, keys in staged:
             below = self._below(run.children)
-            # a running root shares nodes with the version that it began at; its own are as old as itself
+            # a running root shares nodes with the version that it began at; its own nodes have its creation time
             own = [node for node in left if node.created_at_millis == run.created_at_millis and node.path in below]
             self._reach([value for node in (run, *own) for key, value in node.entries if key in keys])
             left = [node for node in left if node not in own]
         return left
 
     def _look_for_runs(self, runs: Collection[str]) -> None:
-        """See that each open transaction is among those whose running roots were found."""
+        """Check that the running root of each open transaction was found."""
         for saved in saved_transactions(self._files.store, self._read_saves):
             if isinstance(saved, UnreadableSave):
                 self.unsure = f"{saved.path} cannot be read: nobody knows what the transaction staged"
@@ -158,7 +160,7 @@ class Leftovers:
             yield path, data.error(path) if isinstance(data, Flaw) else data
 
     def _below(self, tops: Iterable[str]) -> set[str]:
-        """These nodes, and all that they lead to."""
+        """Return these nodes and all nodes below."""
         below = set(tops)
 
         def visit(_: str, reading: ReadNode) -> list[str]:
@@ -174,12 +176,14 @@ class Leftovers:
     def objects(
         self, there: Mapping[ObjectName, str | bytes], suspect: Suspect, *, unnamed: bool
     ) -> Iterator[Leftover]:
-        """The objects that leftovers tell of beside those that are there, and newer definitions of those that are.
-        `unnamed` are taken along, too, whose names nobody can tell."""
+        """Yield objects from leftovers that are not `there`, and newer definitions of objects that are.
+
+        With `unnamed`, include objects whose names are unknown.
+        """
         ids = {self._id(name, value): name for name, value in there.items()}
         names = set(there)
         for name, path, node in self._from_nodes(suspect):
-            # an object that was renamed has two names in nodes of different age
+            # a renamed object has two names in nodes of different ages
             id = self._files.id_of(name.kind, path)
             if name not in names and id not in ids:
                 ids[id] = name
@@ -194,9 +198,9 @@ class Leftovers:
         return self._files.id_of(name.kind, value) if isinstance(value, str) else definition_id(name.kind, value)
 
     def _from_nodes(self, suspect: Suspect) -> Iterator[tuple[ObjectName, str, str]]:
-        """Objects, the paths of their definitions, and the newest node that names each; the newest first.
+        """Yield objects, the paths of their definitions, and the newest node that names each; the newest first.
 
-        Only keys of the suspect ranges in nodes not older than that, and only those whose definitions can be read.
+        Consider only keys of the suspect ranges, nodes that are young enough, and readable definitions.
         """
         newest: dict[str, tuple[int, str, str]] = {}
         for node in self.nodes:
@@ -219,9 +223,9 @@ class Leftovers:
     # Definitions
 
     def unnamed_since(self, since_millis: int) -> list[FileInfo]:
-        """The definitions that were written since, and that no version and no open transaction names.
+        """Return the definitions that were written since, and that no version and no open transaction names.
 
-        A file is as old as the store says, whose clock and the writers' agree within half an hour.
+        The age of a file is by the store's clock, which may differ from the writers' by half an hour.
         """
         _ = self.nodes
         return [
@@ -234,7 +238,7 @@ class Leftovers:
         ]
 
     def _definitions(self, since_millis: int) -> list[_LeftDefinition]:
-        """Those of objects that can be read: namespaces first, and of one id the newest first."""
+        """Return readable definitions of objects: namespaces first, and for each id the newest first."""
         listed = {file.path: file for file in self.unnamed_since(since_millis)}
         left = []
         for path, data in self._files.read_all(listed):
@@ -255,7 +259,7 @@ class Leftovers:
         left: Sequence[_LeftDefinition],
         suspect: Suspect,
     ) -> Iterator[Leftover]:
-        """Newer definitions of objects that are there, where there is one alone that can follow theirs."""
+        """Yield newer definitions of existing objects, if exactly one definition can follow the present one."""
         if suspect.after_version is None:
             return
         written = self._files.store.stat(root_path(suspect.after_version)).modified_at_millis
@@ -278,7 +282,7 @@ class Leftovers:
     def _new(
         self, used: set[ObjectName], ids: dict[str, ObjectName], left: Sequence[_LeftDefinition], unnamed: bool
     ) -> Iterator[Leftover]:
-        """Definitions of objects that are not there: the newest of each, under the name that its path tells."""
+        """Yield definitions of missing objects: the newest of each, under the name in its path."""
         namespaces = {name.namespace for name in used}
         for one in left:
             id = one.definition.id
@@ -305,7 +309,7 @@ class Leftovers:
         return True
 
     def _any_name(self, kind: Kind, path: str, id: str, used: set[ObjectName]) -> ObjectName | None:
-        """A name for an object whose own is not known: as much of it as there is, in a namespace for such."""
+        """Return a name for an object of unknown name: the known part of it, in the namespace `lost+found`."""
         text = unquote(path.rpartition("/")[2].removesuffix(".binpb")[37:])
         for candidate in (text, f"{text[:20]}-{id[:8]}", id):
             try:
@@ -320,7 +324,7 @@ class Leftovers:
     # What versions reach
 
     def _visit(self, _: str, reading: ReadNode) -> list[str]:
-        """Note what a node names; the nodes below it that no other led to."""
+        """Note the names in a node. Return the nodes below that are new."""
         self._reach([value for _, value in reading.entries if value is not None])
         new = [child for child in dict.fromkeys(reading.pointers) if not self.is_reached(child)]
         self._reach(new)
@@ -330,7 +334,7 @@ class Leftovers:
         self._reached.update(map(path_digest, paths))
 
     def is_reached(self, path: str) -> bool:
-        """Whether a version names the file, or what an open transaction staged."""
+        """Return whether a version or an open transaction names the file."""
         return path_digest(path) in self._reached
 
 
@@ -345,15 +349,12 @@ def _left_node(dump: NodeDump) -> LeftNode:
     )
 
 
-def _version_after(previous_root: str | None) -> int | None:
-    """The version of a root that names this one as the one before it."""
-    before = -1 if previous_root is None else parse_root_path(previous_root)
-    return None if before is None else before + 1
-
-
 def _follows(left: _LeftDefinition, now: Definition, written_at_millis: int) -> bool:
-    """Whether a definition can be what the next change left: the metadata of a table names the one before it, and all
-    else was written later than the last version that is known."""
+    """Return whether a definition can be the next one of an object.
+
+    The metadata of a table names its predecessor. Any other definition must have been written after the last known
+    version.
+    """
     if definitions.body(left.definition) == definitions.body(now):
         return False
     if isinstance(left.definition, TableDef) and isinstance(now, TableDef):

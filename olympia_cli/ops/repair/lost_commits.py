@@ -1,11 +1,11 @@
-"""Commits at the end of history whose roots are lost, and how much of them the nodes tell that nothing points to.
+"""The last commits if their roots are lost, recovered from nodes without a pointer to them.
 
-A commit writes anew every node on the way to what it changed; all other nodes it shares with the version before it. So
-of a commit whose root is lost there are nodes that no other file names: the tops of what it wrote. Each was a child of
-the lost root, in the place of the children that the version before has there, and between two neighbours the root held
-one key. What that makes is taken for certain where the same changes, made again on the version before, write the same
-nodes: then nothing else is needed to explain them. (One thing leaves no trace in any file: that the same commit gave an
-object which stands in the root a name next to its own.)
+A commit rewrites every node on the way to its changes, and shares all other nodes with the previous version. So a
+commit with a lost root leaves nodes that no other file names: the tops of the subtrees that it wrote. Each was a child
+of the lost root, at the place of the previous version's children. Between two neighbours the root held one key.
+
+The result is exact if the same changes, applied to the previous version again, write the same nodes. One case leaves no
+trace in any file: the commit also renamed an object whose key is in the root to a neighbouring key.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from olympia_cli.tree.edit import edit
 from olympia_cli.tree.load import NodeReader
 
 NEAR = 64
-"""Versions that a hint may be ahead of the last root and still be believed: that many roots get lost, no more."""
+"""The largest plausible lead of a hint before the last root. More roots are never lost at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class LostCommits:
-    """The versions whose roots are gone or empty, and the last one before them, whose root can be read."""
+    """The versions with missing or empty roots, and the readable version before them."""
 
     base: ReadRoot
     versions: range
@@ -45,8 +45,9 @@ class LostCommits:
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The content after lost commits. `exact` says that nothing hints at more that they did; where it does, `former`
-    are keys that they may have dropped."""
+    """The content after lost commits. `exact` means that no file suggests further changes; otherwise `former` are keys
+    that may have been dropped.
+    """
 
     entries: dict[str, str]
     exact: bool
@@ -55,7 +56,7 @@ class Recovered:
 
 
 def lost_commits(files: RepairFiles, versions: Sequence[int], hint: int | None) -> LostCommits | None:
-    """The commits after the newest version that says what it holds or what it did; `hint` is what vn/latest names."""
+    """Return the commits after the newest version with a readable root or log. `hint` is `vn/latest`."""
     existing, head = set(versions), max(versions)
     base = head
     while base in existing and _is_lost(files.root(base)):
@@ -73,7 +74,7 @@ def _is_lost(root: ReadRoot) -> bool:
 def recover(
     files: RepairFiles, leftovers: Leftovers, lost: LostCommits, entries: Mapping[str, str]
 ) -> Recovered | None:
-    """The content after the lost commits, given that of the version before them; None where no tree can be made out."""
+    """Return the content after the lost commits, given the content before them. None if their nodes form no tree."""
     return _Recovery(files, leftovers, lost).run(entries)
 
 
@@ -86,7 +87,7 @@ class _Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Tree:
-    """A node with all that is below it."""
+    """A node with the subtree below it."""
 
     top: LeftNode
     entries: dict[str, str]
@@ -100,14 +101,14 @@ class _Tree:
 
 @dataclass(frozen=True, slots=True)
 class _Version:
-    """What is known of a version: its content, its root, and the spans of the children that it had of some height."""
+    """The known facts about a version: its content, its root, and the spans of its nodes of one height."""
 
     entries: Mapping[str, str]
     top: Node | None
     height: int = -1
     spans: Sequence[_Span] = ()
     unknown: int = 0
-    """Keys between the children of which no file tells."""
+    """The number of keys between the children that no file names."""
 
 
 class _Recovery:
@@ -118,7 +119,7 @@ class _Recovery:
         self._notes: list[str] = []
         self._exact = True
         self._named: set[str] = set()
-        """The definitions that are known to be of the lost commits."""
+        """The definitions that certainly belong to the lost commits."""
         self._reader = NodeReader(files.store, sizes=leftovers.sizes)
 
     def run(self, base: Mapping[str, str]) -> Recovered | None:
@@ -139,7 +140,9 @@ class _Recovery:
         return Recovered(entries, self._exact, tuple(self._notes), former)
 
     def _look_for_more(self, base: Mapping[str, str], entries: Mapping[str, str]) -> None:
-        """What hints at more than the nodes tell: older definitions, as a rollback leaves them, and unnamed ones."""
+        """Note signs of further changes: older definitions, as a rollback leaves them, and definitions that no node
+        names.
+        """
         before = set(base.values())
         new = [path for key, path in entries.items() if base.get(key) != path and path not in before]
         if any(map(self._leftovers.is_reached, new)):
@@ -155,7 +158,9 @@ class _Recovery:
     # A copy of the root itself
 
     def _copied(self, young: Sequence[LeftNode]) -> dict[str, str] | None:
-        """What a copy of the last root leads to: an export pins one, and a distributed transaction commits one."""
+        """Return the content of a copy of the last root: an export pins one, and a distributed transaction
+        commits one.
+        """
         last = self._lost.versions[-1]
         for node in young:
             tree = self._tree(node) if node.version == last else None
@@ -169,8 +174,10 @@ class _Recovery:
     # Tops of what each commit wrote
 
     def _grown(self, base: Mapping[str, str], young: Sequence[LeftNode]) -> dict[str, str] | None:
-        """The content of the base with each commit's nodes in their places. Commits are told by the time of their
-        nodes: where there are more times than commits, some of the nodes were never committed, and nobody knows which.
+        """Return the content of the base with each commit's subtrees at their places. None if that is ambiguous.
+
+        The creation times of nodes identify the commits. If there are more times than commits, some nodes were never
+        committed, and it is unknown which.
         """
         below = {child for node in young for child in node.children}
         tops = sorted((node for node in young if node.path not in below), key=lambda node: node.created_at_millis)
@@ -202,7 +209,7 @@ class _Recovery:
         return dict(version.entries)
 
     def _tree(self, top: LeftNode) -> _Tree | None:
-        """A node with all that is below it; None when some of it is not whole or is there twice."""
+        """Return the subtree of a node. None if a part is damaged or exists twice."""
         entries, paths, whole = dict(top.entries), {top.path}, top.whole
 
         def visit(path: str, reading: ReadNode) -> list[str]:
@@ -221,14 +228,14 @@ class _Recovery:
         return _Tree(top, entries, frozenset(paths), self._height(top.children))
 
     def _height(self, children: Sequence[Child]) -> int:
-        """The levels below a node that has these children."""
+        """Return the number of levels below a node with these children."""
         height = 0
         while children:
             height, children = height + 1, self._reader.node(children[0]).children
         return height
 
     def _spans(self, version: _Version, height: int) -> Sequence[_Span] | None:
-        """The first and the last key below each node of this height; None where those are not known."""
+        """Return the first and the last key below each node of this height, or None if they are unknown."""
         if version.top is None:
             return version.spans if version.height == height else None
         level, separators = [version.top], []
@@ -240,7 +247,9 @@ class _Recovery:
         return [_Span(keys[low + 1], keys[high - 1]) for low, high in pairwise(bounds) if high - low > 1]
 
     def _placed(self, version: _Version, trees: Sequence[_Tree]) -> _Version | None:
-        """The version with trees in the places of what they replace; None where they have none."""
+        """Return the version with the trees at the places of the subtrees that they replace, or None if they do not
+        fit.
+        """
         heights = {tree.height for tree in trees}
         spans = self._spans(version, min(heights)) if len(heights) == 1 else None
         if spans is None:
@@ -258,15 +267,16 @@ class _Recovery:
         paths, unknown = set(content.values()), 0
         for before, after in pairwise(placed):
             between = keys[bisect_right(keys, before.last) : bisect_left(keys, after.first)]
-            # what has another name now is not there under its old one
+            # an object with a new name no longer exists under its old one
             between = [key for key in between if entries[key] not in paths]
             content |= {key: entries[key] for key in between}
             unknown += not between
         return _Version(dict(sorted(content.items())), None, min(heights), placed, unknown)
 
     def _made_again(self, before: _Version, after: _Version, written: Collection[str]) -> Node | None:
-        """The root that the commit made; None unless its changes, made again, write the nodes that are there, and no
-        others."""
+        """Return the root that the commit wrote. None unless its changes, applied again, write exactly the nodes that
+        exist.
+        """
         assert before.top is not None, "asked where it is known"
         changes: dict[str, str | None] = dict.fromkeys(before.entries.keys() - after.entries.keys())
         changes |= {key: path for key, path in after.entries.items() if before.entries.get(key) != path}
@@ -275,7 +285,7 @@ class _Recovery:
         except OlympiaError:
             return None
         if len(changes) > 1 and not set(made.keys) <= set(before.top.keys):
-            # what came up into the root may have had another name before
+            # a key that moved up into the root may have had another name before
             return None
         nodes = zip(written, self._files.nodes(list(written)), strict=True)
         waiting = {reading.node: path for path, reading in nodes}
@@ -291,13 +301,13 @@ class _Recovery:
 
 
 class _Gap(NamedTuple):
-    """The keys around a child of a root, which stand in the root; None where it is the first or the last."""
+    """The keys next to a child of a root, which are in the root. None for the first or the last child."""
 
     low: str | None
     high: str | None
 
     def meets(self, span: _Span) -> bool:
-        """Whether a tree of these keys stands in the place of the child, too: one that holds a key around it does."""
+        """Return whether a tree with this span replaces the child too. A tree with one of the keys does."""
         return (self.low is None or span.last >= self.low) and (self.high is None or span.first <= self.high)
 
 
@@ -311,5 +321,5 @@ def _slice(keys: Sequence[str], span: _Span) -> slice:
 
 
 def _is_stale(tree: _Tree, base: Mapping[str, str], now: Mapping[str, str]) -> bool:
-    """Whether a tree has something as it was before an earlier one of the lost commits: it was not made on that."""
+    """Return whether a tree has content from before an earlier lost commit, so that it was not made on top of that."""
     return any(base.get(key) == value != now.get(key) for key, value in tree.entries.items())

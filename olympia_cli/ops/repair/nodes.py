@@ -1,4 +1,4 @@
-"""Nodes and roots, whole or as far as they can be read: functions of their bytes."""
+"""Nodes and roots, complete or as far as they can be read: functions of their bytes."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from olympia_cli.format.actions import Action, decode_action
 from olympia_cli.format.keys import CATALOG_DEF
 from olympia_cli.format.node import Node, Root, Sizes
 from olympia_cli.format.node_file import CREATED_AT_MILLIS, decode_action_rows, decode_node, decode_root
-from olympia_cli.format.paths import root_path
+from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.ops.walk.remains import Remains, number_in, remains_of_node
 
 
 @dataclass(frozen=True, slots=True)
 class ReadNode:
-    """A node file. `node` is None when it is not whole; then `rows` and `children` are what can be read of it."""
+    """A node file. `node` is None if it is damaged; then `rows` and `children` are the readable parts."""
 
     path: str
     node: Node | None
@@ -37,9 +37,9 @@ class ReadNode:
 
 @dataclass(frozen=True, slots=True)
 class ReadRoot:
-    """A root. `root` is None when it is not whole; then `top` is what can be read of its node.
+    """A root. `root` is None if it is damaged; then `top` holds the readable parts of its node.
 
-    `actions` is None when what the version did cannot be read, and empty for a version of another program.
+    `actions` is None if the log cannot be read, and empty for a version of another program.
     """
 
     version: int
@@ -50,9 +50,20 @@ class ReadRoot:
     sizes: Sizes | None = None
     actions: tuple[Action, ...] | None = None
 
+    @property
+    def is_of(self) -> int | None:
+        """The version of the root, by the predecessor that it names; None if it cannot be read."""
+        return None if self.root is None else version_after(self.root.previous_root)
+
+
+def version_after(previous_root: str | None) -> int | None:
+    """Return the version of a root with this predecessor."""
+    before = -1 if previous_root is None else parse_root_path(previous_root)
+    return None if before is None else before + 1
+
 
 def read_node(path: str, data: bytes | Flaw) -> ReadNode:
-    """The node in a file, or what there is of it."""
+    """Return the node in a file, or its readable parts."""
     if isinstance(data, Flaw):
         return ReadNode(path, None, flaw=data)
     try:
@@ -77,7 +88,7 @@ def read_root(version: int, data: bytes | Flaw) -> ReadRoot:
 
 
 def created_at_millis(system: dict[str, str]) -> int:
-    """When a node says that it was written; 0 when it does not."""
+    """Return the creation time in a node; 0 if it has none."""
     return number_in(system.get(CREATED_AT_MILLIS, "")) or 0
 
 
@@ -86,7 +97,9 @@ def _left(path: str, remains: Remains, error: Damaged) -> ReadNode:
 
 
 def _actions(path: str, data: bytes) -> tuple[Action, ...] | None:
-    """What a version did. Its rows have a digest of their own, so they are often whole where its tree is not."""
+    """Return the actions of a version. Their rows have a checksum of their own, and are often sound in a
+    damaged root.
+    """
     try:
         return tuple(decode_action(key, value, path) for key, value in decode_action_rows(data, path))
     except Unsupported:

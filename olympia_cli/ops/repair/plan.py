@@ -1,4 +1,4 @@
-"""What a repair is going to do, to be shown before it is done, and what a salvage has found: values, and their JSON."""
+"""The plan of a repair and the report of a salvage, as values with their JSON forms."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from olympia_cli.ops.repair.content import LostRange
 
 @dataclass(frozen=True, slots=True)
 class RepairStep:
-    """One thing that a repair does: `set aside`, `hint latest`, `hint oldest`, `rollback` or `rebuild`.
+    """A step of a repair: `set aside`, `hint latest`, `hint oldest`, `rollback` or `rebuild`.
 
-    `loses` are the objects that are gone afterwards, `reverts` those that are as an older version has them, and
-    `lost_ranges` what is not known for sure. `details` say, line by line, what is wrong and where the rest comes from.
+    `loses` are the objects that are missing afterwards, `reverts` those that return to an older state. `lost_ranges`
+    are ranges of keys with possible losses. `details` describe the damage, and the sources of the rest, line by line.
     """
 
     kind: str
@@ -26,13 +26,13 @@ class RepairStep:
     lost_ranges: tuple[LostRange, ...] = ()
     details: tuple[str, ...] = ()
     returns: tuple[ObjectName, ...] = ()
-    """Those of `reverts` that are not there now."""
+    """The objects of `reverts` that do not exist now."""
     doubtful: tuple[ObjectName, ...] = ()
-    """Those of which only leftover files tell."""
+    """The objects that are known only from leftover files."""
 
     @property
     def cost(self) -> tuple[bool, int, int]:
-        """How much it loses; what nobody can say how much it is weighs most."""
+        """The loss, for comparisons. A range of unknown content weighs most."""
         unknown = any(lost.as_of is None for lost in self.lost_ranges)
         return unknown, len(self.loses) + len(self.reverts), len(self.lost_ranges)
 
@@ -42,7 +42,7 @@ NO_COST = (False, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A file that is moved: where it stands, where it is kept, and what it holds."""
+    """A file to be moved: its path, the path of its copy, and its content."""
 
     path: str
     copy_path: str
@@ -51,17 +51,17 @@ class Aside:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair would do to the version `head`, and what it could do instead."""
+    """The steps of a repair of the version `head`, and the alternatives."""
 
     uri: str
     head: int
     steps: tuple[RepairStep, ...] = ()
     alternatives: tuple[RepairStep, ...] = ()
     unmended: tuple[str, ...] = ()
-    """What stays wrong: no repair decides it."""
+    """Damage that no repair can fix."""
     repair: Repair | None = None
     hints: tuple[tuple[str, int], ...] = ()
-    """The hints to be written, each with its version."""
+    """The hints to write, each with its version."""
     asides: tuple[Aside, ...] = ()
 
     @property
@@ -75,10 +75,10 @@ class RepairPlan:
 
 @dataclass(frozen=True, slots=True)
 class SalvageReport:
-    """What was found and what was not.
+    """The result of a salvage.
 
-    `origins` counts objects by where they come from: versions, nodes that nothing pointed to, definitions alone.
-    `doubtful` are objects that are there, each with why nobody can be sure of it.
+    `origins` counts objects by their source: versions, nodes without a pointer to them, definitions alone. `doubtful`
+    objects are present, each with the reason of the doubt.
     """
 
     source: str
@@ -95,7 +95,7 @@ class SalvageReport:
 
     @property
     def complete(self) -> bool:
-        """Whether all that the newest version held is there, for sure."""
+        """True if everything that the newest version held has certainly been recovered."""
         newest = -1 if self.from_version is None else self.from_version
         return not (
             self.lost or self.lost_ranges or self.doubtful or any(version > newest for version in self.missing_versions)
@@ -135,7 +135,6 @@ def describe_range(lost: LostRange) -> dict[str, Any]:
 
 
 def describe_salvage(report: SalvageReport) -> dict[str, Any]:
-    """As JSON has it."""
     return {
         "source": report.source,
         "destination": report.destination,

@@ -1,8 +1,9 @@
-"""A copy takes a catalog's place: a plan that is shown first, then one new version on top of the former catalog.
+"""Put a copy in the place of a catalog: a plan to show first, then one new version on top of the former catalog.
 
-Stores have no rename, and a catalog is found by the roots in its place. So the copy's content is brought to that place,
-and the next version after the highest root names it. Creating that root is the switch: it takes the one name that
-writers of the former catalog would commit to. The former versions stay readable by number until they are forgotten.
+Stores cannot rename folders, and a catalog is identified by the roots at its location. So the copy's content is written
+to that location, and the next version after the highest root names it. The creation of that root is the switch: it
+takes the only name to which writers of the former catalog could commit. The former versions stay readable by number
+until `promote --forget`.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.scan import scan
 
 MOST_LOST = 10_000
-"""So many names of lost versions are kept. A wider gap is no gap: the root behind it was put there by somebody."""
+"""The largest number of names of lost versions to keep. A wider gap means that the root behind it is a stray."""
 
 AT_ONCE = 1024
 
@@ -99,7 +100,7 @@ Objects = dict[ObjectName, CatalogObject[ObjectDefinition]]
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """The version of a copy that is to take the place, found whole. The snapshot reads files wherever they are."""
+    """The version of a copy to promote, found sound. Its snapshot reads files at the copy and at the catalog."""
 
     uri: str
     snapshot: Snapshot
@@ -109,16 +110,16 @@ class Copy:
         return Source(self.uri, self.snapshot.version, sha256(self.snapshot.file.data).hexdigest())
 
     def entries(self) -> Iterator[tuple[str, str]]:
-        """Keys and the paths of their definitions, in order."""
+        """Yield keys and the paths of their definitions, in order."""
         return scan(self.snapshot.reader, self.snapshot.root.node)
 
     def holds(self, location: str) -> bool:
-        """Whether a file of a table lies in the copy's own place."""
+        """Return whether a file of a table is at the copy's own location."""
         return _path(location).startswith(f"{_path(self.uri).rstrip('/')}/")
 
 
 def _path(location: str) -> str:
-    """The path of a location, or the bucket and what is in it, whatever its scheme is called."""
+    """Return the path of a location, or its bucket and key, without its scheme."""
     scheme, separator, rest = location.partition(":")
     if not separator or "/" in scheme:
         return location
@@ -127,9 +128,9 @@ def _path(location: str) -> str:
 
 
 def open_copy(store: Store, place: Store, clock: Clock, progress: Progress = SILENT) -> Copy:
-    """Open a copy that is to take a place, and read all of it. Damaged if it is not whole.
+    """Open a copy, and read all of it. Raise Damaged if it is not sound.
 
-    An export that shares files with its catalog needs those that are in the place.
+    An export that shares files with its catalog needs the files at `place`.
     """
     if store.uri == place.uri:
         raise InvalidLocation(f"{store.uri} is the catalog itself", hint="name a copy of it")
@@ -138,7 +139,7 @@ def open_copy(store: Store, place: Store, clock: Clock, progress: Progress = SIL
     if note is not None and note.scope.shares:
         _check_none(store, verify_export(store, note, place, progress).errors)
         files = ExportFiles(note.scope, store, place, progress)
-        # of a store a snapshot asks for nothing but files
+        # a snapshot uses only the reads of a store
         return Copy(store.uri, Snapshot(cast(Store, files), read_root(store, note.version)))
     try:
         report = fsck(store, FsckRequest(Level.FULL, clock=clock, progress=progress))
@@ -148,7 +149,7 @@ def open_copy(store: Store, place: Store, clock: Clock, progress: Progress = SIL
         raise Unsupported(
             f"{store.uri} was written by the Java SDK", hint="import it", command=("import", "olympia", store.uri)
         )
-    # what is damaged before the latest version does not come along
+    # damage of older versions does not matter, as only the latest one is promoted
     _check_none(
         store,
         [
@@ -175,7 +176,7 @@ def _check_none(store: Store, errors: Sequence[Finding]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PromotePlan:
-    """What a promotion would do to a place. The former catalog has the versions from `first` on."""
+    """The effects of a promotion. The former catalog has the versions from `first` on."""
 
     store: Store
     copy: Copy
@@ -184,37 +185,37 @@ class PromotePlan:
     """The versions that have a root, or a file that keeps its name."""
     promotion: Promotion
     is_done: bool
-    """The copy is in place already. What an interrupted promotion left to do is still done."""
+    """True if the copy is in place already. An interrupted promotion is then completed."""
     catalog: CatalogDef
     objects: int
     changes: tuple[ObjectChange, ...] = ()
-    """From what can be read of the former catalog to the copy."""
+    """The changes from the readable part of the former catalog to the copy."""
     catalog_changes: Mapping[str, tuple[Any, Any]] = field(default_factory=dict)
     unread: tuple[str, ...] = ()
-    """What cannot be read of the former catalog, so that it is not compared."""
+    """The unreadable parts of the former catalog, which are not compared."""
     live: frozenset[str] = frozenset()
-    """Definitions that the former catalog needs, so that no expire takes them: the copy may share these."""
+    """Definitions that the former catalog needs, so that no expire deletes them. The copy may share them."""
     definitions: int = 0
     bytes: int = 0
     in_copy: int = 0
-    """Tables and views whose metadata lies in the copy's own place."""
+    """The number of tables and views with metadata at the copy's own location."""
     transactions: tuple[str, ...] = ()
-    """Open ones, which cannot be committed any more."""
+    """Open transactions, which can no longer be committed."""
     not_before_millis: int = 0
 
     @property
     def version(self) -> int:
-        """The version that the copy is, or will be, in this place."""
+        """The version that the copy has, or will have, in this catalog."""
         return self.promotion.version
 
     @property
     def lost(self) -> list[int]:
-        """Versions of the former catalog that have no root."""
+        """Versions of the former catalog without a root."""
         return [version for version in range(self.first, self.version) if version not in self.existing]
 
     @property
     def loses(self) -> list[ObjectChange]:
-        """What can be read here, and is gone or other in the copy."""
+        """The readable objects of the catalog that are missing or different in the copy."""
         return [change for change in self.changes if change.change in ("dropped", "altered")]
 
     @property
@@ -224,10 +225,10 @@ class PromotePlan:
 
 @failures_pass()
 def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = SILENT) -> PromotePlan:
-    """What it means to put a copy into a place. It only reads."""
+    """Plan a promotion. This only reads."""
     if (done := _in_place(store, copy)) is not None:
         return done
-    # before anything is compared: whatever is committed from now on takes the number of the copy
+    # before the comparison: every later commit takes the number planned for the copy
     hints, (versions, _) = read_hints(store), list_versions(store)
     files = RepairFiles(store, tolerant=True, progress=progress)
     gathered = gather(files)
@@ -237,7 +238,7 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
     first = _first(versions, former, hints, promotion.version)
     progress.phase("comparing")
     comparison = _Comparison(files, copy)
-    # a namespace that was made anew for what is in it is nothing that can be read here
+    # a recreated namespace is not a readable object of the former catalog
     made_anew = set(gathered.content.recreated)
     old = {name: value for name, value in gathered.values.items() if name not in made_anew}
     comparison.run(old, {copy.snapshot.keys.decode(key, ""): path for key, path in copy.entries()})
@@ -270,7 +271,7 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
 
 
 def _former(files: RepairFiles, versions: Sequence[int]) -> FormerCatalog | None:
-    """What is known of the definition of the former catalog."""
+    """Return the definition of the former catalog, as far as it is known."""
     if versions:
         latest = files.latest(versions)
         if (newest := newest_catalog(files, latest.chain.existing, latest)) is not None:
@@ -280,13 +281,13 @@ def _former(files: RepairFiles, versions: Sequence[int]) -> FormerCatalog | None
 
 
 def _newest_time(files: RepairFiles, versions: Sequence[int]) -> int:
-    """When the newest version that can be read was created: times never decrease."""
+    """Return the time of the newest readable version. Times never decrease."""
     roots = (files.root(version).root for version in reversed(versions))
     return next((root.created_at_millis for root in roots if root is not None), 0)
 
 
 def _in_place(store: Store, copy: Copy) -> PromotePlan | None:
-    """What is left to do where the copy took the place before; None where it did not."""
+    """Return the plan to complete an interrupted promotion of this copy. None if the copy was not promoted."""
     try:
         latest = Catalog(store).snapshot()
         promotion = read_promotion(latest.definition)
@@ -309,19 +310,22 @@ def _in_place(store: Store, copy: Copy) -> PromotePlan | None:
 
 
 def _next_numbers(versions: Sequence[int], hints: Hints, transactions: Sequence[Saved]) -> Promotion:
-    """The version after the highest root, and how far versions must go on so that no writer who holds a lost root finds
-    the next name free. A hint names a lost root, and so does the beginning of a transaction."""
+    """Return the number of the promoted version, and the last number that empty versions must fill.
+
+    Otherwise a writer that has read a lost root would find the next name free. Hints and the beginnings of transactions
+    name lost roots.
+    """
     numbers = [hints.latest, hints.oldest, *(saved.began_at_version for saved in transactions)]
     named = max((number for number in numbers if number is not None and number < MAX_VERSION - NEAR), default=-1)
     if not versions:
         return Promotion(named + 1, named + 1)
     version = versions[-1] + 1
-    # a hint far ahead is garbage that reads as a number
+    # a hint far ahead is garbage that happens to be a number
     return Promotion(version, max(version, named + 1) if named <= versions[-1] + NEAR else version)
 
 
 def _first(versions: Sequence[int], former: FormerCatalog | None, hints: Hints, version: int) -> int:
-    """The oldest version of the former catalog whose name must not be free."""
+    """Return the oldest version of the former catalog whose name must not be reused."""
     oldest = hints.oldest or 0
     if versions and former is not None:
         oldest = true_oldest(versions, former.definition, former.exact, hints.oldest)
@@ -343,7 +347,9 @@ def _first(versions: Sequence[int], former: FormerCatalog | None, hints: Hints, 
 
 
 def _definition(former: FormerCatalog | None, copy: Copy, first: int, promotion: Promotion) -> CatalogDef:
-    """The copy's definition, with the id, the exports and the past of the catalog whose place it takes."""
+    """Return the copy's definition, with the id, the exports and the expired versions of the catalog that it
+    replaces.
+    """
     own = copy.snapshot.definition
     if former is None:
         catalog = without_protection(own)
@@ -352,7 +358,7 @@ def _definition(former: FormerCatalog | None, copy: Copy, first: int, promotion:
         catalog.id = former.definition.id
     is_told = former is not None and former.exact and EXPIRE_OLDEST in catalog.properties
     if former is None or not former.exact or (first and not is_told):
-        # as after a repair: what rested in quarantine then may be purged since
+        # as after a repair: files that were in quarantine then may be purged
         write_quarantine(catalog, [])
         for key in (EXPIRE_OLDEST, EXPIRE_PURGED):
             catalog.properties[key] = str(first)
@@ -361,7 +367,7 @@ def _definition(former: FormerCatalog | None, copy: Copy, first: int, promotion:
 
 
 def _check_same_catalog(store: Store, copy: Copy, former: CatalogDef, comparison: _Comparison) -> None:
-    """Raise Refused unless the copy can stand where the former catalog stood, and is of the same objects."""
+    """Raise Refused unless the copy has the same sizes as the former catalog, and is a copy of it."""
     own = copy.snapshot.definition
     if sizes_of(own) != sizes_of(former):
         raise Refused(
@@ -378,7 +384,7 @@ def _check_same_catalog(store: Store, copy: Copy, former: CatalogDef, comparison
 
 
 class _Comparison:
-    """What can be read of the former catalog beside the copy. Of objects that are the same nothing is kept."""
+    """Compares the readable part of the former catalog with the copy. Equal objects are not kept in memory."""
 
     def __init__(self, files: RepairFiles, copy: Copy) -> None:
         self._files = files
@@ -389,7 +395,7 @@ class _Comparison:
         self.objects = 0
         self.had_objects = False
         self.is_related = False
-        """Whether an object of the former catalog is one of the copy."""
+        """True if the former catalog and the copy have an object in common."""
         self.sizes: dict[str, int] = {}
         self.in_copy = 0
 
@@ -434,7 +440,9 @@ class _Comparison:
 
 
 def _read_copy(copy: Copy, entries: Iterable[tuple[ObjectName, str]]) -> Iterator[tuple[ObjectName, str, bytes]]:
-    """Definitions of the copy, read in parallel. Damaged if one is not what it was when the copy was opened."""
+    """Yield definitions of the copy, read in parallel. Raise Damaged if one has disappeared since the copy was
+    opened.
+    """
     entries = iter(entries)
     while batch := list(islice(entries, AT_ONCE)):
         contents = copy.snapshot.store.read_many(path for _, path in batch)
@@ -449,15 +457,15 @@ def _read_copy(copy: Copy, entries: Iterable[tuple[ObjectName, str]]) -> Iterato
 
 @failures_pass()
 def apply_promotion(plan: PromotePlan, clock: Clock, author: Author, progress: Progress = SILENT) -> int:
-    """Put the copy into the place, and return the latest version. In this order, each step again where it was cut off:
+    """Promote the copy, and return the latest version. An interrupted promotion can be repeated. The order:
 
-    1 the copy's content, the names of lost versions, and the switch: see `commit_promoted`
-    2 the names of lost versions where no root was left to stop readers before them
-    3 versions without a change, up to the number that a lost root may have had
-    4 the hints
+    1. The copy's content, the names of lost versions, and the switch: see `commit_promoted`.
+    2. The names of lost versions, if there was no root to stop readers before them.
+    3. Empty versions, up to the number that a lost root may have had.
+    4. The hints.
 
-    CommitConflict if somebody committed since it was planned; then the former catalog is still in its place. PartlyDone
-    at the end if a hint could not be written.
+    Raise CommitConflict if another process has committed since the plan; then the former catalog is still in place.
+    Raise PartlyDone at the end if a hint could not be written.
     """
     store, version = plan.store, plan.version
     if not plan.is_done:
@@ -495,8 +503,10 @@ def _write_hints(plan: PromotePlan, latest: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Content:
-    """What the new tree holds. A definition that the former catalog needs too, byte for byte, is shared; all others are
-    written under fresh names, because an expire may be about to take what nothing else needs."""
+    """The content of the new tree. Definitions that the former catalog also needs, byte for byte, are shared.
+
+    Other definitions get new names, because an expire may be about to delete files that only the copy would use.
+    """
 
     plan: PromotePlan
     progress: Progress
@@ -515,7 +525,6 @@ class _Content:
 
 
 def describe_promotion(plan: PromotePlan) -> dict[str, Any]:
-    """As JSON has it."""
     aside = range(plan.first, plan.version)
     return {
         "version": plan.version,
@@ -543,8 +552,10 @@ def describe_promotion(plan: PromotePlan) -> dict[str, Any]:
 def plan_forget(
     catalog: Catalog, *, offline: bool = False, probe: bool = True, progress: Progress = SILENT
 ) -> tuple[Planner, MarkPlan | None]:
-    """What an expire would take if the former catalog were not kept aside; None if nothing is. `offline` says that no
-    writer is running. Refused as long as somebody may need one of its versions."""
+    """Plan an expire that also takes the versions kept aside. The plan is None if there are none.
+
+    `offline` means that no writer is running. Raise Refused while one of these versions may be needed.
+    """
     planner = Planner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=probe, forgets=True, progress=progress)
     promotion = read_promotion(planner.definition)
     if promotion is None or planner.oldest >= promotion.version:
@@ -566,7 +577,6 @@ def plan_forget(
 
 
 def describe_forget(planner: Planner, mark: MarkPlan | None) -> dict[str, Any]:
-    """As JSON has it."""
     if mark is None:
         return {"oldest": planner.oldest, "expired_versions": [], "files": 0, "bytes": 0}
     totals = mark.files.totals

@@ -1,8 +1,7 @@
-"""Mending a catalog by rolling forward: a plan that is shown first, then one new version, and the hints.
+"""Repair a catalog by rolling forward: a plan to show first, then one new version, and the hints.
 
-Nothing is overwritten but the hints `vn/latest` and `vn/oldest`, and nothing is removed but a root that is no part of
-history, which is kept elsewhere. A damaged version stays as it is, in history; the
-version that is committed on top of it is whole.
+A repair overwrites only the hints `vn/latest` and `vn/oldest`. It removes only stray roots, and keeps copies of them. A
+damaged version stays in the history unchanged; the version on top of it is sound.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.aside import plan_aside, set_aside
 from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
-from olympia_cli.ops.repair.content import Content, put_together
+from olympia_cli.ops.repair.content import Content, is_same, put_together
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.hints import plan_hints
 from olympia_cli.ops.repair.plan import NO_COST, RepairPlan, RepairStep, name_order
@@ -49,16 +48,16 @@ _SALVAGE = f"write what can be read into a new catalog with: {SALVAGE}"
 def plan_repair(
     store: Store, *, prefer: Prefer = "auto", alternatives: bool = False, progress: Progress = SILENT
 ) -> RepairPlan:
-    """What to do about the latest version and the hints. It only reads. `alternatives` asks what else could be done
-    where what is chosen loses nothing, too.
+    """Plan the repair of the latest version and the hints. This only reads.
 
-    Refused when versions are missing between others: whoever commits into the gap would tie two histories together.
+    With `alternatives`, find alternatives even if the chosen way loses nothing. Raise Refused if versions are missing
+    between others: a commit into the gap would join two histories.
     """
     if prefer not in ("auto", "rollback", "rebuild"):
         raise InvalidOption(f"{prefer!a} is not a way to repair", hint="use auto, rollback or rebuild")
     files = RepairFiles(store, progress=progress)
     progress.phase("reading versions")
-    # before the listing: a hint is written after its root, so one that is ahead then tells of a root that is lost
+    # before the listing: a hint is written after its root, so a hint that is ahead proves that a root is lost
     hints = read_hints(store)
     latest = files.latest(existing_versions(store))
     every, head = latest.chain.existing, latest.chain.latest
@@ -70,21 +69,29 @@ def plan_repair(
     versions = _counting(every, catalog, hints)
     codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
     ahead = hints.latest if names_lost(hints.latest, head, catalog.definition) else None
-    if errors or ahead is not None:
+    strays = [stray.version for stray in latest.chain.strays]
+    # a copy may have overwritten the root of a commit; without a hint nothing rules that out
+    overwritten = head + 1 if hints.latest is None and head + 1 in strays else None
+    if errors or ahead is not None or overwritten is not None:
         progress.phase("reading what the latest version holds")
-        # what rests in quarantine can be read, and its log tells what was written
+        # versions in quarantine can be read, and their logs record what was written
         resting = min(purged_before(catalog.definition), versions[0])
         readable = [version for version in every if version >= resting]
-        content = put_together(files, readable, codec, catalog.definition, ahead)
+
+        def last_sound() -> int | None:
+            return latest.last_sound(versions[0])
+
+        hint = ahead or overwritten
+        content = put_together(files, readable, codec, catalog.definition, hint, errors, last_sound)
         if content.lost_commits is not None:
-            # who changes the catalog's definition writes a file of it
+            # a change of the catalog's definition would have left a definition file
             catalog = replace(catalog, exact=content.brought_back and not content.lost_ranges)
         if catalog.path is None:
             origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
     catalog = _settled(catalog, every, versions[0], hints)
-    # which of two objects of one id is to stay is for people to say
-    damaged = ahead is not None or any(error.code != "F305" for error in errors)
+    # if two objects have one id, a person must decide which of them stays
+    damaged = ahead is not None or overwritten is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
     steps, unmended = (*aside_steps, *hint_steps), (*content.unmended, *stays)
@@ -102,11 +109,13 @@ def plan_repair(
 def apply_repair(
     store: Store, clock: Clock, plan: RepairPlan, author: Author, progress: Progress = SILENT
 ) -> int | None:
-    """Do what the plan says; the new version, or None when only hints were written. In this order:
+    """Apply the plan. Return the new version, or None if only hints were written. The order:
 
-    1 roots that are no part of history are set aside; 2 the version that mends the tree, as a commit; 3 the hints
+    1. Move stray roots aside.
+    2. Commit the repaired version.
+    3. Write the hints.
 
-    CommitConflict when somebody committed since it was planned; then no version and no hint was changed. Raise
+    Raise CommitConflict if another process has committed since the plan; then no version and no hint has changed. Raise
     PartlyDone at the end if a hint could not be written.
     """
     set_aside(store, plan.asides)
@@ -132,7 +141,7 @@ def apply_repair(
 
 
 def existing_versions(store: Store) -> list[int]:
-    """Every version that has a root, ascending. A listing, since a gap hides from probes all that is behind it."""
+    """Return every version with a root, ascending, from a listing: probes would stop at a gap."""
     versions, width = list_versions(store)
     if versions and width == JAVA_WIDTH:
         raise written_by_java(store.uri)
@@ -144,13 +153,13 @@ def existing_versions(store: Store) -> list[int]:
 
 
 def missing_versions(versions: Sequence[int], most: int) -> tuple[list[int], int]:
-    """The first of the versions that are missing between others, and how many there are."""
+    """Return the first versions that are missing between others, and the number of all."""
     gaps = [range(before + 1, after) for before, after in pairwise(versions)]
     return list(islice(itertools.chain.from_iterable(gaps), most)), sum(map(len, gaps))
 
 
 def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> list[int]:
-    """The versions that count; Refused when one of them is missing between others."""
+    """Return the versions that count. Raise Refused if one is missing between others."""
     head = every[-1]
     oldest = true_oldest(every, catalog.definition, catalog.exact, hints.oldest)
     counting = [version for version in every if version >= min(oldest, head)]
@@ -167,9 +176,9 @@ def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> lis
 
 
 def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hints) -> FormerCatalog:
-    """The definition, with nothing in quarantine where it is an older one: what rested then may be purged since.
+    """Return the definition. If it is an older one, empty its quarantine, as the files may be purged since.
 
-    Nothing is freed by that: the files that are still there are found again by the next expire.
+    This frees no file: the next expire finds the existing ones again.
     """
     if catalog.exact:
         return catalog
@@ -177,7 +186,7 @@ def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hi
     definition.CopyFrom(catalog.definition)
     oldest = expired_before(definition)
     if first - 1 not in every and hints.oldest is not None and hints.oldest >= first:
-        # the roots are gone, and the hint says that an expire took them
+        # the roots are gone, and by the hint an expire has deleted them
         oldest = max(oldest, first)
     if oldest:
         definition.properties[EXPIRE_OLDEST] = definition.properties[EXPIRE_PURGED] = str(oldest)
@@ -190,7 +199,7 @@ def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hi
 
 @dataclass(frozen=True, slots=True)
 class _Mending:
-    """A damaged version, and all that is known of what it held."""
+    """A damaged version, and the readable information about its content."""
 
     files: RepairFiles
     versions: Sequence[int]
@@ -198,11 +207,11 @@ class _Mending:
     catalog: FormerCatalog
     content: Content
     damage: tuple[str, ...]
-    """What is wrong with the version, as fsck says it."""
+    """The damage of the version, in the words of fsck."""
     ahead: int | None
-    """What vn/latest names, where that is beyond the last root."""
+    """The version that `vn/latest` names, if it is later than the last root."""
     answers: tuple[str, ...]
-    """The files that are not whole."""
+    """The damaged files."""
 
     @property
     def codec(self) -> KeyCodec:
@@ -223,7 +232,7 @@ class _Mending:
                     chosen, others, repair = rollback, [rebuild], self._rollback(rollback, target)
                 else:
                     others = [rollback]
-        # what a rebuild leaves as it is, an older version has otherwise
+        # damage that only a rebuild would leave does not apply to the rollback
         left = () if chosen is rebuild else self.content.unmended
         unmended = tuple(text for text in plan.unmended if text not in left)
         return replace(plan, steps=(chosen, *plan.steps), alternatives=tuple(others), unmended=unmended, repair=repair)
@@ -255,8 +264,10 @@ class _Mending:
         now = content.entries
         loses = {codec.decode(key, "") for key in now if key not in entries}
         loses |= {name for name in content.lost if codec.encode(name) not in entries}
-        # what is not known for sure is not known there either
-        reverts = {codec.decode(key, "") for key, value in entries.items() if now.get(key) != value}
+        # objects of uncertain state are uncertain there too
+        reverts = {
+            codec.decode(key, "") for key, path in entries.items() if not is_same(self.files, key, now.get(key), path)
+        }
         returns = {codec.decode(key, "") for key in entries if key not in now} - set(content.lost)
         reverts |= set(content.stale)
         unsure = tuple(replace(lost, after=None, before=None, as_of=target) for lost in content.lost_ranges[:1])
@@ -300,13 +311,13 @@ class _Mending:
         )
 
     def _newest_time(self) -> int:
-        """When the newest version that can be read was created: times never decrease."""
+        """Return the time of the newest readable version. Times never decrease."""
         roots = (self.files.root(version).root for version in reversed(self.versions))
         return next((root.created_at_millis for root in roots if root is not None), 0)
 
 
 def _objects(count: int, what: str) -> str:
-    """`1 object is lost`, `3 objects are lost`; nothing of none."""
+    """Return `1 object is lost` or `3 objects are lost`; an empty string for none."""
     if not count:
         return ""
     singular = count == 1

@@ -1,8 +1,7 @@
-"""A new catalog, elsewhere, from whatever can be read of a damaged one. The source is only read.
+"""Write a new catalog at another location from the readable parts of a damaged one. The source is only read.
 
-What the newest version holds comes first, put together from its own files, older versions and the log. Where that
-leaves something open, nodes that nothing readable points to are looked through, and at last definitions that nothing
-names.
+The content of the newest version comes first, from its own files, older versions and the log. If parts are missing,
+nodes without a readable pointer are searched, and finally definitions that no node names.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from olympia_cli.ops.fsck.sound import LatestVersion
 from olympia_cli.ops.fsck.strays import stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.catalog import newest_catalog
-from olympia_cli.ops.repair.content import Content, missing_namespaces, put_together
+from olympia_cli.ops.repair.content import Content, missing_namespaces, put_together, suspect
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import NEAR
@@ -58,13 +57,14 @@ from olympia_cli.uuids import new_uuid
 AT_ONCE = 256
 
 MOST_MISSING = 1000
-"""So many of the versions that are missing between others are named one by one."""
+"""The largest number of missing versions to name one by one."""
 
 
 @dataclass(slots=True)
 class _NewCatalog:
-    """What goes into the new catalog: its definition, and for each object the path of its definition, or the
-    definition. `content` is what the newest of the `versions` holds, as far as it is known."""
+    """The new catalog: its definition, and the objects, each with the path of its definition or the definition itself.
+    `content` is the known content of the newest of the `versions`.
+    """
 
     catalog: CatalogDef
     versions: Sequence[int]
@@ -83,11 +83,14 @@ class _NewCatalog:
 def salvage(
     store: Store, dest: Store, clock: Clock, author: Author, progress: Progress = SILENT, *, dry_run: bool = False
 ) -> SalvageReport:
-    """Write a catalog of what can be read into an empty place, and say exactly what could not be.
+    """Write a catalog of all readable objects to an empty location, and report the others. The order:
 
-    1 the note that says what it is a copy of; 2 the definitions, under the names they had; 3 nodes; 4 root 0, created
-    exclusively: the new catalog exists. What is interrupted before leaves no catalog, and running it again finishes.
-    With `dry_run` nothing is written.
+    1. The note that names the source.
+    2. The definitions, under their former names.
+    3. The nodes.
+    4. Root 0, created exclusively: the new catalog exists.
+
+    An interrupted salvage leaves no catalog; run it again to finish. With `dry_run` nothing is written.
     """
     if dest.uri == store.uri:
         raise InvalidLocation(f"{dest.uri} is the damaged catalog itself", hint="choose a place of its own")
@@ -103,13 +106,13 @@ def salvage(
 
 
 def plan_salvage(store: Store, destination: str, progress: Progress = SILENT) -> SalvageReport:
-    """What a salvage to a place would find; the place is not looked at."""
+    """Return the report of a salvage to a location, without reading the location."""
     files = RepairFiles(store, tolerant=True, progress=progress)
     return _report(files, gather(files), destination)
 
 
 def gather(files: RepairFiles) -> _NewCatalog:
-    """What the newest version holds, then what nothing points to where that leaves something open."""
+    """Collect the content of the newest version, and fill missing parts from leftovers."""
     store, progress = files.store, files.progress
     progress.phase("reading versions")
     hint = read_hints(store).latest
@@ -117,24 +120,26 @@ def gather(files: RepairFiles) -> _NewCatalog:
     latest = files.latest(every) if every else None
     every = latest.chain.existing if latest is not None else []
     former, notes = _catalog(files, every, latest)
-    # a root at a name that an expire has freed is no part of history
+    # a root under a name that an expire has freed is not part of the history
     versions = [version for version in every if version >= purged_before(former)] or every
     if versions and not names_lost(hint, versions[-1], former):
         hint = None
     gathered = _NewCatalog(without_protection(former), versions, notes)
-    if versions:
+    if versions and latest is not None:
         progress.phase("reading what the newest version holds")
         codec = gathered.codec
-        content = gathered.content = put_together(files, versions, codec, gathered.catalog, hint)
+        content = gathered.content = put_together(
+            files, versions, codec, gathered.catalog, hint, latest.errors(), lambda: latest.last_sound(versions[0])
+        )
         gathered.values = {codec.decode(key, ""): value for key, value in content.entries.items()}
         gathered.origins["versions"] = len(gathered.values)
         gathered.notes += content.notes + content.unmended
         gathered.doubtful |= dict.fromkeys(content.stale, "as an older version has it") | content.doubtful
     gathered.missing = _missing(gathered, hint, expired_before(former))
-    suspect = _suspect(files, gathered)
-    if suspect.ranges:
+    where = _suspect(files, gathered)
+    if where.ranges:
         progress.phase("looking through what nothing points to")
-        _take_leftovers(Leftovers(files, versions, sizes_of(gathered.catalog)), suspect, gathered)
+        _take_leftovers(Leftovers(files, versions, sizes_of(gathered.catalog)), where, gathered)
     return gathered
 
 
@@ -156,7 +161,7 @@ def _report(files: RepairFiles, gathered: _NewCatalog, destination: str) -> Salv
 
 
 def salvage_source(store: Store) -> Source | None:
-    """The catalog that a salvage wrote this one from; None if no salvage wrote it."""
+    """Return the source from which a salvage wrote this catalog. None if no salvage wrote it."""
     try:
         actions = Snapshot(store, read_root(store, 0)).actions()
     except (VersionNotFound, Damaged):
@@ -169,8 +174,9 @@ def salvage_source(store: Store) -> Source | None:
 
 
 def check_free(dest: Store, source: str) -> None:
-    """Raise LocationNotEmpty unless the place is free. What an interrupted salvage of the same catalog left there is no
-    obstacle; the remains of any other catalog are one."""
+    """Raise LocationNotEmpty unless the location is free. Files of an interrupted salvage of the same catalog are
+    allowed.
+    """
     begun = False
     for file in dest.list("ops/"):
         begun = file.path == SALVAGE_NOTE and dest.read(SALVAGE_NOTE) == _note(source)
@@ -194,7 +200,7 @@ def _note(source: str) -> bytes:
 
 
 def salvaged_from(store: Store) -> str | None:
-    """The catalog that a salvage to this place is a copy of; None where no salvage was begun."""
+    """Return the source of a salvage that was begun at this location, or None."""
     try:
         return str(json.loads(store.read(SALVAGE_NOTE))["source"])
     except (PathMissing, ValueError, KeyError, TypeError, RecursionError):
@@ -214,8 +220,9 @@ def _versions(store: Store) -> list[int]:
 
 
 def _missing(gathered: _NewCatalog, hint: int | None, oldest: int) -> tuple[int, ...]:
-    """The versions that were there for sure: gaps in those that count, and what the hint names beyond the last root,
-    unless it was all brought back."""
+    """Return the versions that certainly existed: gaps, and versions up to the hint beyond the last root, unless all
+    were recovered.
+    """
     versions, content = gathered.versions, gathered.content
     if not versions:
         return () if hint is None else (hint,)
@@ -223,14 +230,14 @@ def _missing(gathered: _NewCatalog, hint: int | None, oldest: int) -> tuple[int,
     if count > MOST_MISSING:
         gathered.notes.append(f"{count:,} versions are missing between others, and {MOST_MISSING:,} of them are named")
     has_all = content.brought_back and not content.lost_ranges
-    # a hint far ahead is garbage that reads as a number
+    # a hint far ahead is garbage that happens to be a number
     if hint is not None and versions[-1] < hint <= versions[-1] + NEAR and not has_all:
         missing += range(versions[-1] + 1, hint + 1)
     return tuple(missing)
 
 
 def _catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion | None) -> tuple[CatalogDef, list[str]]:
-    """The definition of the catalog as it was, as far as that is known, and what there is to say about it."""
+    """Return the former definition of the catalog, as far as it is known, and notes about it."""
     notes = [] if latest is None else [f"left out: {stray.message}" for stray in stray_findings(latest.chain)]
     former = newest_catalog(files, versions, latest) if latest is not None else None
     definition = former.definition if former is not None else left_definition(files)
@@ -256,7 +263,7 @@ def _catalog(files: RepairFiles, versions: Sequence[int], latest: LatestVersion 
 
 
 def left_definition(files: RepairFiles) -> CatalogDef | None:
-    """The newest catalog definition that lies about."""
+    """Return the newest catalog definition in the store that can be read, even if no version names it."""
     listed = sorted(files.store.list("def/catalog/"), key=lambda file: file.modified_at_millis, reverse=True)
     for path, data in files.read_all(file.path for file in listed):
         definition = files.parse(Kind.CATALOG, path, data)
@@ -269,20 +276,17 @@ def left_definition(files: RepairFiles) -> CatalogDef | None:
 
 
 def _suspect(files: RepairFiles, gathered: _NewCatalog) -> Suspect:
-    content, versions, missing = gathered.content, gathered.versions, gathered.missing
+    versions, missing = gathered.versions, gathered.missing
     if not versions:
         return Suspect((("", None),), nameless=True)
     if missing and missing[-1] > versions[-1]:
-        # what the lost versions wrote is younger than the last one that is there
+        # the lost versions' files are younger than the last existing version
         return Suspect((("", None),), files.root(versions[-1]).created_at_millis, nameless=True)
-    lost = list(map(gathered.codec.encode, content.lost))
-    ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]
-    times = [0 if lost.as_of is None else files.root(lost.as_of).created_at_millis for lost in content.lost_ranges]
-    return Suspect(tuple(ranges), 0 if lost else min(times, default=0), nameless=bool(content.holes))
+    return suspect(files, gathered.codec, gathered.content)
 
 
-def _take_leftovers(leftovers: Leftovers, suspect: Suspect, gathered: _NewCatalog) -> None:
-    for left in leftovers.objects(gathered.values, suspect, unnamed=True):
+def _take_leftovers(leftovers: Leftovers, where: Suspect, gathered: _NewCatalog) -> None:
+    for left in leftovers.objects(gathered.values, where, unnamed=True):
         gathered.values[left.name] = left.path
         gathered.origins[left.origin] += 1
         gathered.doubtful[left.name] = left.doubt
@@ -308,7 +312,7 @@ def _write(
     for at in range(0, len(paths), AT_ONCE):
         copied = {}
         for path, data in files.read_all(paths[at : at + AT_ONCE]):
-            # a definition without a digest gets one, and what changed under our eyes is an error
+            # a definition without a digest gets one; a change since the first read is an error
             definition = files.parse(kinds[path], path, data)
             if isinstance(definition, Flaw):
                 reason = f"it was read before, and now: {definition.reason}"

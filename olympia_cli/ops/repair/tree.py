@@ -1,4 +1,4 @@
-"""The tree of one version, taken apart: what is sound in it, and the ranges of keys that are not."""
+"""The tree of a version, split into sound parts and holes."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from olympia_cli.tree.load import MAX_DEPTH, bounds
 
 @dataclass(slots=True)
 class Hole:
-    """A range of keys, from `start` up to `end` (None is no end), whose node cannot be relied on.
+    """A range of keys, from `start` up to `end`, whose node is not reliable. If `end` is None, the range has no end.
 
-    `rows` are the keys that can still be read there, with the paths of their definitions as far as known.
+    `rows` are the keys that can still be read there, with the paths of their definitions if known.
     """
 
     start: str
@@ -33,7 +33,7 @@ class Hole:
 
 @dataclass(slots=True)
 class TreeContent:
-    """What a tree holds. Flaws of its shape that hide nothing are no holes: building it anew mends them."""
+    """The content of a tree. Flaws that hide no keys are not holes, as a rebuild removes them."""
 
     entries: dict[str, str] = field(default_factory=dict)
     holes: list[Hole] = field(default_factory=list)
@@ -42,14 +42,16 @@ class TreeContent:
 
 
 def take_apart(files: RepairFiles, top: ReadNode, codec: KeyCodec) -> TreeContent:
-    """Go through a tree from its top, a level at a time, and keep what is consistent with the way that leads to it.
-    What is wrong with it, fsck says; here is only asked what can be relied on."""
+    """Walk a tree from its top, level by level, and keep the nodes that are consistent with the path to them.
+
+    fsck describes the damage; this function only decides what is reliable.
+    """
     return _TakeApart(files, codec).run(top)
 
 
 @dataclass(frozen=True, slots=True)
 class _RangePointer:
-    """A child pointer that waits to be followed: the range that it is for, and the nodes that lead to it."""
+    """A child pointer to follow: its range of keys, and the nodes above."""
 
     path: str
     low: str | None
@@ -77,7 +79,7 @@ class _TakeApart:
         return zip(pointers, self._files.nodes([pointer.path for pointer in pointers]), strict=True)
 
     def _visit(self, pointer: _RangePointer, reading: ReadNode) -> list[_RangePointer]:
-        """Take what the node holds; the children to follow."""
+        """Take the content of a node, and return the children to follow."""
         node, is_root = reading.node, not pointer.above
         reason = self._flaw(pointer, reading, is_root)
         if reason or node is None:
@@ -87,7 +89,7 @@ class _TakeApart:
         for key, value in reading.entries:
             if self._codec.name(key) is None:
                 self._content.illegal.append(key)
-            # NULL is how other programs delete a key
+            # other programs delete a key by writing NULL
             elif value is not None:
                 self._content.entries[key] = value
         above = pointer.above | {reading.path}
@@ -98,7 +100,7 @@ class _TakeApart:
         ]
 
     def _flaw(self, pointer: _RangePointer, reading: ReadNode, is_root: bool) -> str:
-        """Why the node cannot be relied on at this place; nothing when it can."""
+        """Return why the node is not reliable at this place, or an empty string."""
         if reading.path in pointer.above or len(pointer.above) > MAX_DEPTH:
             return "it leads back to a node above it"
         if reading.flaw is not None or reading.node is None:
@@ -114,7 +116,7 @@ class _TakeApart:
         reached = set(pointer.above)
 
         def visit(path: str, reading: ReadNode) -> list[str]:
-            """All keys of the range that can be read, the more trustworthy rows of what is below last."""
+            """Collect all readable keys of the range. Nodes further down are more reliable, so their rows come last."""
             if path in reached:
                 return []
             reached.add(path)
@@ -126,15 +128,15 @@ class _TakeApart:
 
 
 def _fits(node: Node, low: str | None, high: str | None) -> bool:
-    """Whether all keys of a node lie between two others."""
+    """Return whether all keys of a node are between the bounds."""
     keys = node.keys
     return not keys or ((low is None or keys[0] > low) and (high is None or keys[-1] < high))
 
 
 def read_range(files: RepairFiles, root: Node, start: str, end: str | None) -> dict[str, str] | None:
-    """The keys of a range in a version's tree, or None when any node on the way to them is not whole.
+    """Return the keys of a range in a version's tree, or None if a node on the way is damaged.
 
-    Versions share most nodes, so where a way has failed is remembered and not gone again.
+    Versions share most nodes, so failed paths are cached.
     """
     search = _RangeSearch(files, start, end)
     for _ in descend(search.visit(None, root), search.look, search.visit, at_once=None):
@@ -145,7 +147,7 @@ def read_range(files: RepairFiles, root: Node, start: str, end: str | None) -> d
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """A node on the way to a range, and the way to it."""
+    """A node on the way to a range, and the path to it."""
 
     place: RangePlace
     above: _Way | None
@@ -162,7 +164,7 @@ class _RangeSearch:
 
     def look(self, ways: Sequence[_Way]) -> Iterator[tuple[_Way, Node]]:
         files = self._files
-        # one bad node is enough, and those that are known cost nothing
+        # one damaged node is enough, and cached ones cost nothing
         for way in ways:
             if way.place in files.failed or files.is_bad_node(way.place.path) or way.depth > MAX_DEPTH:
                 return self._fail(way)
@@ -185,7 +187,7 @@ class _RangeSearch:
         ]
 
     def _fail(self, way: _Way) -> None:
-        """Remember that the range cannot be read by this way."""
+        """Cache that the range cannot be read along this path."""
         self.failed = True
         step: _Way | None = way
         while step is not None:

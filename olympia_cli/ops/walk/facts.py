@@ -191,7 +191,7 @@ def entries(codec: KeyCodec, keys: tuple[str, ...], values: tuple[str | None, ..
     flaws = [flaw for _, flaw in marks]
     if bad:
         more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
-        flaws.append(Flaw("F215", f"the key {bad[0].strip()[:60]!a} is of no object{more}"))
+        flaws.append(Flaw("F215", f"the key {bad[0].strip()[:60]!a} belongs to no object{more}"))
     return tuple(has), tuple(needs), tuple(names), tuple(flaws)
 
 

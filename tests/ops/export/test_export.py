@@ -343,7 +343,7 @@ class TestRefused:
         java_catalog.JavaCatalog(tmp_path).commit(1)
         with pytest.raises(Unsupported) as caught:
             create_export(Catalog(LocalStore(tmp_path)), dest, "friday", FULL)
-        assert "bring this one in" in caught.value.hint
+        assert "import this one" in caught.value.hint
         assert files(dest) == {}
 
     def test_a_node_of_a_newer_program(self, catalog, dest):

@@ -274,7 +274,7 @@ def test_a_definition_that_is_cut_where_a_field_ends_is_told_by_the_log(make):
     assert _reads(store, path)
     made = mend(store, before)
     [what, origin] = made.steps[0].details
-    assert what == f"{path}: it has no digest, and is not what the log says was written"
+    assert what == f"{path}: it has no digest, and contradicts the log"
     assert "as the log of v4 has it" in origin
     assert whole(store) == before
 
@@ -824,7 +824,7 @@ def test_several_versions_with_a_definition_of_another_catalog(sample, change):
 @pytest.mark.parametrize(
     ("older", "told"),
     [
-        (lambda: older_definitions(4), "is not what the log says"),
+        (lambda: older_definitions(4), "contradicts the log"),
         (lambda: older_definitions(8), "its checksum is missing"),
         (contextlib.nullcontext, "truncated: "),
     ],
