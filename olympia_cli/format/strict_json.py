@@ -36,16 +36,22 @@ def read_request(data: bytes | str) -> Any:
     text = _text(data)
     try:
         value = _REQUESTS.decode(text)
-        # no encoding allows an unpaired surrogate, literal or escaped
-        text.encode()
-        if _HALF_A_PAIR.search(text):
-            json.dumps(value, ensure_ascii=False).encode()
+        if _HALF_A_PAIR.search(text) or not text.isascii():
+            check_characters(value)
+    except RecursionError:
+        raise _too_deep() from None
+    return value
+
+
+def check_characters(value: Any) -> None:
+    """Raise ValueError if a text in a parsed document has an unpaired surrogate, which no encoding allows."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
         half = error.object[error.start]
         raise ValueError(f"{half!a} is half of a character, and not valid Unicode") from None
     except RecursionError:
         raise _too_deep() from None
-    return value
 
 
 def _text(data: bytes | str) -> str:

@@ -11,7 +11,7 @@ from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.locations import ANYWHERE, Reach, parse_location
 from olympia_cli.iceberg.manifests import DataFile, Manifest, decode_manifest, decode_manifest_list
 from olympia_cli.iceberg.metadata import current_snapshot
-from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.ops.verify_metadata import check_registrable, parse_metadata
 from olympia_cli.storage.open import scheme_of
 
 
@@ -29,10 +29,13 @@ def read_metadata(files: TableFiles, location: str) -> dict[str, Any]:
 
 
 def verify_metadata(location: str, options: Mapping[str, object] | None) -> None:
-    """Raise an error unless the location holds the metadata of an Iceberg table. `options` are those of its storage."""
+    """Raise an error unless the location holds the metadata of an Iceberg table that may be registered.
+
+    `options` are those of its storage.
+    """
     with closing(TableFiles(options, scheme_of(parse_location(location).store))) as files:
         try:
-            read_metadata(files, location)
+            check_registrable(read_metadata(files, location), location)
         except PathMissing as error:
             raise PathMissing(error.message, hint="check the location") from None
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
+from collections.abc import Mapping
 from typing import Any
 
 from olympia_cli.errors import Damaged, Unsupported
-from olympia_cli.format.strict_json import read_json
+from olympia_cli.format.strict_json import check_characters, read_json
 
 FORMAT_VERSIONS = (1, 2, 3)
 VIEW_FORMAT_VERSIONS = (1,)
@@ -36,6 +37,16 @@ def parse_view_metadata(data: bytes, location: str) -> dict[str, Any]:
     if current not in listed:
         raise Damaged("F602", location, "its current version is not in it", hint=_HINT)
     return metadata
+
+
+def check_registrable(metadata: Mapping[str, Any], location: str) -> None:
+    """Raise Damaged if engines that write in UTF-8 could not open the metadata. The catalog still shows a table that
+    has it, since Java reads such text.
+    """
+    try:
+        check_characters(metadata)
+    except ValueError as error:
+        raise Damaged("F602", location, str(error), hint="write the metadata again without it") from None
 
 
 def _parsed(

@@ -21,7 +21,7 @@ from olympia_cli.iceberg.format_v3 import to_json
 from olympia_cli.iceberg.locations import LOCAL, Location
 from olympia_cli.iceberg.settings import io_properties
 from olympia_cli.names import TableName
-from olympia_cli.ops.verify_metadata import parse_metadata, parse_view_metadata
+from olympia_cli.ops.verify_metadata import check_registrable, parse_metadata, parse_view_metadata
 from olympia_cli.rest.cache import ByteCache
 from olympia_cli.rest.failures import Failure, bad_request
 from olympia_cli.rest.files import KeptFiles, outside
@@ -158,7 +158,9 @@ class Service:
     def read_named(self, location: Location, parse: Parse) -> dict[str, Any]:
         """Read metadata that the client names. A missing or damaged file is a bad request."""
         try:
-            return self._parsed(location.text, self.files.fetch(location), parse)
+            metadata = self._parsed(location.text, self.files.fetch(location), parse)
+            check_registrable(metadata, location.text)
+            return metadata
         except (Failure, Damaged, Unsupported) as error:
             raise bad_request(error.message) from None
 

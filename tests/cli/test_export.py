@@ -455,7 +455,10 @@ class TestUnfinished:
         [row] = done.json["unfinished"]
         assert (row["name"], row["at_version"], row["mode"], row["location"]) == ("f", 7, "full", str(dest))
         assert row["begun_at"].endswith("Z")
-        assert run("-c", sample.uri, "export", "ls").ok().lines == [f"f\t7\tfull\tunfinished\t\t{dest}"]
+        listed = run("-c", sample.uri, "export", "ls").ok()
+        assert listed.lines == [f"f\t7\tfull\tunfinished\t\t{dest}"]
+        told, advice = listed.stderr.rstrip().split(": ", 1)
+        assert (told, shlex.split(advice)) == ("f is unfinished; unless it is under way", row["command"])
         for form in ("name", "csv", "jsonl"):
             assert "unfinished" not in run("-c", sample.uri, "export", "ls", "-o", form).ok().stdout
         program, *words = row["command"]

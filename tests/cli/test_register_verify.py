@@ -26,6 +26,15 @@ def test_metadata_is_registered(register, olympia, tmp_path, compress):
     assert shown["metadata_location"] == str(tmp_path / "v1.metadata.json")
 
 
+def test_half_of_a_character(register, tmp_path):
+    """PyIceberg could not open the table."""
+    for text, code in (("\ud800", 40), ("\U0001f600", 0)):
+        (tmp_path / "v1.metadata.json").write_text(json.dumps({**METADATA, "properties": {"comment": text}}))
+        done = register(tmp_path / "v1.metadata.json")
+        assert done.exit_code == code
+        assert ("is half of a character" in done.stderr) == bool(code)
+
+
 def test_a_file_that_is_not_there(register, olympia, tmp_path):
     register(tmp_path / "nothing.json").failed(10, "no metadata at")
     olympia("table", "show", "sales.verified").failed(10)

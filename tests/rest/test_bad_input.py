@@ -515,6 +515,32 @@ def test_what_others_could_not_read_goes_into_no_file(served):
     assert {asked(path, "1.5").status_code for path in HOLDERS} == {200}
 
 
+@pytest.mark.parametrize("half", ["\ud800", "a\udfffb"])
+def test_metadata_with_half_of_a_character_is_not_registered(served, half):
+    """PyIceberg could not open the table. A whole character is taken, and so are the letters of an escape."""
+    view_version = {**VERSION, "summary": {}}
+    asked = {"name": "sound", "schema": SCHEMA}
+    served.post(T, asked)
+    served.post(
+        "/v1/namespaces/s/views", {**asked, "name": "sound_view", "view-version": view_version, "properties": {}}
+    )
+    store = served.catalog.store
+    for kind, sound in (("table", f"{T}/sound"), ("view", "/v1/namespaces/s/views/sound_view")):
+        made = served.http.get(sound).json()["metadata"]
+        for number, (text, status) in enumerate(((half, 400), ("\U0001f600 \\ud800", 200))):
+            path = f"data/s/{uuid.uuid4()}.metadata.json"
+            store.create(path, json.dumps({**made, "properties": {"comment": text}}).encode())
+            before = contents(served)
+            register = {"table": "register", "view": "register-view"}[kind]
+            body = {"name": f"half_{kind}_{ord(half[0])}", "metadata-location": f"{store.uri}/{path}"}
+            answer = served.post(f"/v1/namespaces/s/{register}", body)
+            assert answer.status_code == status, answer.text
+            if not number:
+                assert answer.json()["error"]["type"] == "BadRequestException"
+                assert "is half of a character" in answer.json()["error"]["message"]
+                assert contents(served) == before
+
+
 @pytest.mark.parametrize("value", ["1e999", "NaN", "-Infinity", '"\xed\xa0\x80"'])
 def test_metadata_that_is_no_json_is_not_registered(served, value):
     """Nor is it repeated to clients where it was put past the server."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -53,3 +54,5 @@ def run(ctx: typer.Context) -> None:
         tail=lambda: {"unfinished": [{**row, "command": go_on(row)} for row in unfinished]},
         title="exports",
     )
+    for row in unfinished:
+        session.say(f"{row['name']} is unfinished; unless it is under way: {shlex.join(go_on(row))}")
