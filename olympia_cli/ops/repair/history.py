@@ -133,12 +133,8 @@ class History:
         return filled
 
     def all_told(self) -> tuple[HoleContent, bool] | None:
-        """Return the content of the latest version by the log alone, and whether it is certain. None if the log is too
-        short.
-
-        The log is applied to the oldest version from which on it is complete. The result is certain if that version has
-        no nodes below its root: such nodes could be misplaced.
-        """
+        """What the latest version holds by the log alone, begun at the oldest version from which the log is whole, and
+        whether that one has no node that can stand in another's place; None where the log begins at the latest one."""
         whole, told = HoleContent(Hole("", None, "", ""), self._codec), []
         for root in self.back():
             if root is None:
