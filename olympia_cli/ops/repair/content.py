@@ -85,8 +85,10 @@ def put_together(
     hint: int | None = None,
     errors: Iterable[Finding] = (),
 ) -> Content:
-    """The content of the newest of the versions, or of a later one that the hint vn/latest names. `errors` are what
-    fsck finds wrong with the newest."""
+    """Return the content of the newest version, or of a later one that the hint `vn/latest` names.
+
+    `errors` are fsck's errors of the newest version.
+    """
     misplaced = next((error for error in errors if error.code in _MISPLACED), None)
     return _PutTogether(files, versions, codec, catalog, hint, misplaced).run()
 
@@ -144,8 +146,11 @@ class _PutTogether:
             content.lost_ranges.append(self._lost_range(self._head, self._hint))
 
     def _compare_with_log(self, misplaced: Finding) -> None:
-        """Nodes were exchanged or copied. Another whole node may stand in a place that its keys fit, in this version or
-        in that which a hole was filled from; the log alone tells."""
+        """Compare the content with the log, after nodes were exchanged or copied.
+
+        A sound node may be at a wrong place that its keys fit, in this version or in the version that filled a hole.
+        Only the log shows that.
+        """
         content = self._content
         told = self._history.all_told()
         if told is not None:

@@ -133,8 +133,12 @@ class History:
         return filled
 
     def all_told(self) -> tuple[HoleContent, bool] | None:
-        """What the latest version holds by the log alone, begun at the oldest version from which the log is whole, and
-        whether that one has no node that can stand in another's place; None where the log begins at the latest one."""
+        """Return the content of the latest version by the log alone, and whether it is certain. None if the log is too
+        short.
+
+        The log is applied to the oldest version from which on it is complete. The result is certain if that version has
+        no nodes below its root: such nodes could be misplaced.
+        """
         whole, told = HoleContent(Hole("", None, "", ""), self._codec), []
         for root in self.back():
             if root is None:
