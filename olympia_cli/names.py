@@ -325,12 +325,16 @@ def _number(digits: str, text: str) -> int:
     return int(digits)
 
 
+def plural(count: int, word: str, words: str = "") -> str:
+    """A number of things: `1 change`, `2 changes`, `2 entries`."""
+    return f"{count:,} {word if count == 1 else words or word + 's'}"
+
+
 def span_text(millis: int) -> str:
     """Format a duration in its largest unit: 400 days, 5 hours."""
     words = {"d": "day", "h": "hour", "m": "minute"}
     unit = next((unit for unit in words if millis >= _UNITS[unit]), "m")
-    count = millis // _UNITS[unit]
-    return f"{count:,} {words[unit]}{'' if count == 1 else 's'}"
+    return plural(millis // _UNITS[unit], words[unit])
 
 
 def time_text(millis: int) -> str:

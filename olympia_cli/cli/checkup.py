@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from olympia_cli.cli.escape import size
 from olympia_cli.cli.settings import Setting, settings
 from olympia_cli.errors import OlympiaError, StorageFull
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.cli.context import Session
@@ -244,7 +245,7 @@ def _clock(checkup: Checkup, probes: Probes, before: int, after: int) -> None:
         checkup.add("clock", "ok", "it agrees with the store's")
     else:
         way = "ahead of" if ahead > 0 else "behind"
-        text = f"it is {abs(ahead) // 1000:,} seconds {way} the store's"
+        text = f"it is {plural(abs(ahead) // 1000, 'second')} {way} the store's"
         checkup.add("clock", "attention", text, Remedy(f"set the clock of {gethostname()}", SHOW_CLOCK, shell=True))
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural, visible
+from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import Output
-from olympia_cli.names import time_text
+from olympia_cli.names import plural, time_text
 
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.inspecting import Told

@@ -14,6 +14,7 @@ from olympia_cli.cli.params import name_in
 from olympia_cli.cli.profiles import Location
 from olympia_cli.cli.work import LocalWork, LongWork, SparkWork
 from olympia_cli.errors import InvalidOption, OlympiaError, quoted
+from olympia_cli.names import plural
 
 AUTO_OBJECTS = 3_000_000
 """Up to so many objects in the latest version, about, the work stays in this process unless Spark is asked for."""
@@ -160,22 +161,22 @@ def _wants_spark(
     if local_only is not None:
         return _told(session, False, f"{local_only} is not for Spark")
     if source is not None:
-        return _auto(session, source.files, AUTO_FILES, "files")
+        return _auto(session, source.files, AUTO_FILES, "file")
     try:
         objects = _objects(session)
     except OlympiaError:
         # what is wrong with it, the command itself says better
         return _told(session, False, "the size of the catalog cannot be learnt")
-    return _auto(session, objects, AUTO_OBJECTS, "objects")
+    return _auto(session, objects, AUTO_OBJECTS, "object")
 
 
 def _auto(session: Session, number: int, most: int, what: str) -> bool:
     """Spark when there is much to do and Spark is there."""
     if number <= most:
-        return _told(session, False, f"about {number:,} {what} are no more than {most:,}")
+        return _told(session, False, f"about {plural(number, what)}, and Spark is for more than {most:,}")
     from olympia_cli.spark.session import need_spark
 
-    about = f"about {number:,} {what} are more than {most:,}"
+    about = f"about {plural(number, what)}, more than {most:,}"
     try:
         need_spark()
     except OlympiaError as error:

@@ -8,15 +8,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Any, TextIO
 
+from olympia_cli.names import plural
+
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 """What JSON leaves as it is, and a terminal does not show."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-
-
-def plural(count: int, word: str) -> str:
-    """`1 change`, `2 changes`."""
-    return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
 def size(count: int) -> str:

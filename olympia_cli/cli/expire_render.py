@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural, size
+from olympia_cli.cli.escape import size
 from olympia_cli.cli.params import Output
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.files import Going

@@ -115,7 +115,7 @@ def check_java(reader: str, scope: Scope, expires: str | None, word: EngineWord)
 
 
 def copy_for_java(session: Session, dest: Store, name: str, reference: Reference | None) -> None:
-    from olympia_cli.cli.escape import plural
+    from olympia_cli.names import plural
     from olympia_cli.ops.export.java_copy import create_java_copy, describe_java_copy
 
     with session.progress() as progress:

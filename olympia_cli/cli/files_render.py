@@ -7,9 +7,9 @@ from typing import Any
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural
 from olympia_cli.cli.render import Column
 from olympia_cli.masking import masked
+from olympia_cli.names import plural
 
 SHOWN_PROBLEMS = 20
 MAX_PROBLEMS = 1000

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural
 from olympia_cli.errors import OlympiaError
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.fsck.fsck import Report

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural, visible
+from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import Output
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.cli.fsck_advice import NextCommand
@@ -72,7 +73,7 @@ def write_finding(session: Session, out: TextIO, finding: Finding) -> None:
 def versions_text(ranges: Sequence[tuple[int, int]], dash: str = "-") -> str:
     """The versions that are hit: `v3, v9-v12`; of very many ranges the newest."""
     parts = [f"v{first}" if first == last else f"v{first}{dash}v{last}" for first, last in ranges]
-    return ", ".join(parts if len(parts) <= 8 else [f"{len(parts) - 8} ranges more", *parts[-8:]])
+    return ", ".join(parts if len(parts) <= 8 else [plural(len(parts) - 8, "older range"), *parts[-8:]])
 
 
 def objects_text(finding: Finding) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural
 from olympia_cli.cli.input import confirm
 from olympia_cli.cli.params import Output
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.cli.fsck_advice import NextCommand

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural, size
+from olympia_cli.cli.escape import size
 from olympia_cli.cli.fsck_render import write_finding
 from olympia_cli.cli.params import Output
 from olympia_cli.masking import masked
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut

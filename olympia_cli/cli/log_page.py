@@ -7,11 +7,11 @@ from typing import Any
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural
 from olympia_cli.cli.log_render import describe, fate
 from olympia_cli.cli.log_text import action_line, folded, stat
 from olympia_cli.cli.params import Output
 from olympia_cli.errors import InvalidOption, quoted
+from olympia_cli.names import plural
 from olympia_cli.ops.look.log import LogEntry
 from olympia_cli.ops.page import head, text
 

@@ -136,8 +136,8 @@ def _print_blocks(
         else:
             for row in folded(_untold(shown["actions"]) if patched.complete else shown["actions"]):
                 out.write(f"{indent}{paint(row.text, '2' if undone else _STYLES.get(row.sign, '0'))}\n")
-        for text in patched.lines:
-            out.write(f"{indent}{paint(text, '2' if undone else style(text))}\n")
+        for line in patched.lines:
+            out.write(f"{indent}{paint(line, '2' if undone else style(line))}\n")
         out.flush()
 
 

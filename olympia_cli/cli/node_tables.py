@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.render import MAX_TABLE_ROWS, text
+from olympia_cli.names import plural
 from olympia_cli.ops.look.node_keys import compact_key
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def draw_node(
     if dump.system and not chosen:
         heading(console, "SYSTEM")
         _fields(console, [(key, value, _note(key, value)) for key, value in dump.system.items()])
-    keys, children = count(dump.keys, "key"), count(dump.children, "child", "children")
+    keys, children = plural(dump.keys, "key"), plural(dump.children, "child", "children")
     facts = f"{keys}, {children}" if dump.children else f"{keys}, a leaf" if dump.pivot else "none"
     heading(console, "PIVOT", f"{len(dump.pivot)} chosen" if chosen else facts)
     _pivot(console, dump.pivot, short, raw)
@@ -108,7 +109,7 @@ def draw_node(
         rows = f"{first}{marks.ellipsis}{last}" if last > first else str(first)
         _line(console, f"{rows:>5}  NULL {marks.times} {dump.missing_rows}, not stored", "dim")
     if dump.actions:
-        heading(console, "ACTIONS", count(len(dump.actions), "row"))
+        heading(console, "ACTIONS", plural(len(dump.actions), "row"))
         _actions(console, [row.action for row in dump.actions])
     _problems(console, dump.problems, dump.unsupported)
 
@@ -202,7 +203,7 @@ def draw_way(console: Console, way: Way, *, whole: bool = False) -> None:
     label = f"{way.name.kind.word} {way.name}" if way.name is not None else "key"
     heading(console, "FOLLOW", f"{label}  {compact_key(way.key)}")
     for number, step in enumerate(way.steps, 1):
-        facts = f"{count(step.dump.keys, 'key')}  {size_text(step.dump.size)}  digest {step.dump.digest}"
+        facts = f"{plural(step.dump.keys, 'key')}  {size_text(step.dump.size)}  digest {step.dump.digest}"
         style = "red" if step.dump.problems else ""
         _line(console, f"{number:>3}  {short(step.dump.path)}  {facts}", style)
         _line(console, "     " + _turn(way, number - 1, short, marks))
@@ -305,12 +306,8 @@ def _without(cells: Sequence[str], at: int) -> list[str]:
     return [*cells[:at], *cells[at + 1 :]]
 
 
-def count(number: int, singular: str, plural: str | None = None) -> str:
-    return f"{number:,} {singular if number == 1 else plural or singular + 's'}"
-
-
 def size_text(number: int) -> str:
-    return count(number, "byte")
+    return plural(number, "byte")
 
 
 def _flat(value: Any) -> str:

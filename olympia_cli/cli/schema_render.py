@@ -78,7 +78,8 @@ def _sections(described: dict[str, Any]) -> Iterator[tuple[str, list[list[str]]]
 
 def _rows(summary: dict[str, str]) -> str:
     """How many rows a snapshot added, and how many there are since, where it says so."""
-    counts = (("added-records", "+{}"), ("deleted-records", "-{}"), ("total-records", "of {} rows"))
+    rows = "of {} row" if summary.get("total-records") == "1" else "of {} rows"
+    counts = (("added-records", "+{}"), ("deleted-records", "-{}"), ("total-records", rows))
     return " ".join(text.format(summary[key]) for key, text in counts if key in summary)
 
 

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import plural, size, visible
+from olympia_cli.cli.escape import size, visible
 from olympia_cli.cli.log_text import age
 from olympia_cli.cli.params import Output
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.errors import OlympiaError

@@ -10,11 +10,11 @@ from olympia_cli.cli.node_tables import (
     TABLE_WIDTH,
     Glyphs,
     ShortPaths,
-    count,
     glyphs,
     heading,
     size_text,
 )
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,9 +26,9 @@ def draw_tree(console: Console, shape: Shape, *, whole: bool = False) -> None:
     from rich.text import Text
 
     marks = glyphs()
-    depth = count(len(shape.levels), "level")
+    depth = plural(len(shape.levels), "level")
     order = f"order {shape.order}, " if shape.order is not None else ""
-    nodes, keys = count(shape.nodes, "node"), count(shape.keys, "key")
+    nodes, keys = plural(shape.nodes, "node"), plural(shape.keys, "key")
     heading(console, f"TREE v{shape.version}", f"{order}{depth}, {nodes}, {keys}, {size_text(shape.size)}")
     _levels(console, shape)
     console.print()
@@ -100,7 +100,7 @@ def _outline(node: TreeNode, prefix: str, below: str, lines: list[tuple[str, Tre
             marks,
         )
     if node.left_out:
-        number = f"{node.left_out:,} more" if node.children else count(node.left_out, "child", "children") + " below"
+        number = f"{node.left_out:,} more" if node.children else plural(node.left_out, "child", "children") + " below"
         lines.append((f"{below}{marks.corner}{marks.ellipsis} {number}", None))
 
 

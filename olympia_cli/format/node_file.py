@@ -34,6 +34,7 @@ from olympia_cli.format.node_rows import (
     hash_columns,
 )
 from olympia_cli.format.paths import MAX_FILE_BYTES, parse_root_path
+from olympia_cli.names import plural
 
 PREVIOUS_ROOT = "previous_root"
 ROLLBACK_FROM_ROOT = "rollback_from_root"
@@ -322,7 +323,7 @@ def _decode(rows: NodeRows, path: str) -> NodeFile:
     start, end = len(system), len(system) + 1 + n_keys
     there = rows.reach(end)
     if there != end:
-        raise Damaged("F207", path, f"its pivot table has {there - start - 1} keys, but n_keys says {n_keys}")
+        raise Damaged("F207", path, f"its pivot table has {plural(there - start - 1, 'key')}, but n_keys says {n_keys}")
     behind = [] if CATALOG_DEF in system or rows.reach() == end else [column[end:] for column in rows.columns]
     if any(value is not None for column in behind for value in column):
         raise Damaged("F207", path, "it has rows after its pivot table, but is not a root")

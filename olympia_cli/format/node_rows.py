@@ -19,6 +19,7 @@ from olympia_cli.format.arrow_messages import Block, Nonsense, block_layout, foo
 from olympia_cli.format.bounds import Bounds, TooMuch, check_batch, root_bounds
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.strict_json import read_json
+from olympia_cli.names import plural
 
 COLUMNS = ("key", "value", "pnode")
 SCHEMA = pa.schema([pa.field(name, pa.string()) for name in COLUMNS])
@@ -208,7 +209,7 @@ def _not_arrow(data: bytes, path: str, error: Exception) -> tuple[str, str, str]
         return "F202", path, "it is empty"
     begins = _MAGIC.startswith(data[: len(_MAGIC)])
     if begins and (len(data) < _SHORTEST or not data.endswith(_MAGIC)):
-        return "F204", path, f"it is cut short after {len(data):,} bytes"
+        return "F204", path, f"it is cut short after {plural(len(data), 'byte')}"
     if not begins:
         return "F203", path, "it is not an Arrow file"
     return "F205", path, f"it cannot be read as an Arrow file: {one_line(error)}"

@@ -40,6 +40,7 @@ from olympia_cli.format.node_rows import (
     metadata_text,
     one_line,
 )
+from olympia_cli.names import plural
 
 _USUAL = Sizes(4096, 1024, 1024, 1024)
 """The sizes assumed for a file whose catalog is unknown."""
@@ -203,7 +204,7 @@ def _read_pieces(data: bytes, found: Salvage, budget: _Budget) -> None:
         places, width = _places(schema, found), len(schema)
     for piece in pieces:
         if isinstance(piece, Gap):
-            passed = f"; {piece.end - piece.start:,} bytes are passed over" if piece.end < len(data) else ""
+            passed = f"; {plural(piece.end - piece.start, 'byte')} passed over" if piece.end < len(data) else ""
             found.add(piece.reason + passed, piece.start, found.batches)
         elif isinstance(piece, Message) and piece.kind == RECORD_BATCH:
             _read_batch(data, piece, places, width, found, budget)
@@ -240,11 +241,11 @@ def _check_end(data: bytes, pieces: Sequence[Message | Gap | End], found: Salvag
         if not found.problems:
             found.add(f"its footer cannot be read, but all rows before it can: {_why(data)}", len(data) - 10)
     elif whole:
-        reason = f"it is cut short after {len(data):,} bytes, in its footer; all rows come before it"
+        reason = f"it is cut short after {plural(len(data), 'byte')}, in its footer; all rows come before it"
         found.problems.insert(0, Problem(reason, len(data)))
     elif not data.endswith(MAGIC) or len(data) < 16:
         # first, because truncation causes most other problems
-        found.problems.insert(0, Problem(f"it is cut short after {len(data):,} bytes", len(data)))
+        found.problems.insert(0, Problem(f"it is cut short after {plural(len(data), 'byte')}", len(data)))
     elif not found.problems:
         found.add(f"it cannot be read as an Arrow file: {_why(data)}")
 
@@ -264,7 +265,7 @@ def _foreign(data: bytes) -> str:
     if not data:
         return "it is empty"
     if not any(data):
-        return f"all of its {len(data):,} bytes are zero"
+        return f"it holds nothing but zeros: {plural(len(data), 'byte')}"
     known = {
         b"PAR1": "a Parquet file",
         b"\x1f\x8b": "a gzip file",
@@ -307,7 +308,7 @@ def _read_batch(
     if rows < layout.rows:
         worst = next((column for column in columns if column.reason), columns[0])
         reason = worst.reason or "its buffers hold no more"
-        found.add(f"of {layout.rows:,} rows {rows:,} can be read: {reason}", worst.offset, batch, first + rows)
+        found.add(f"of {plural(layout.rows, 'row')} {rows:,} can be read: {reason}", worst.offset, batch, first + rows)
     found.rows.extend(zip(*(column[:rows] for column in cells), strict=True))
 
 

@@ -16,6 +16,7 @@ import pyarrow
 
 from olympia_cli.errors import Damaged, Unsupported
 from olympia_cli.iceberg.avro_types import Decoder, Record, field_names, record_type
+from olympia_cli.names import plural
 
 _MAGIC = b"Obj\x01"
 _ENCRYPTED = b"AGS1"
@@ -98,7 +99,7 @@ def open_container(data: bytes, location: str) -> tuple[dict[str, bytes], list[t
                 raise Damaged("F602", location, "its blocks do not follow each other", hint=_HINT)
         whole = isinstance(json.loads(meta.get(_SCHEMA, b"")), dict)
     except EOFError:
-        raise Damaged("F602", location, f"it is cut short: {len(data):,} bytes", hint=_HINT) from None
+        raise Damaged("F602", location, f"it is cut short: {plural(len(data), 'byte')}", hint=_HINT) from None
     except (ValueError, RecursionError):
         whole = False
     if not whole:

@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from olympia_cli.iceberg.data_parts import UNSEEN, Wrong, store_of
 from olympia_cli.iceberg.seen import Seen
-from olympia_cli.names import TableName, ViewName
+from olympia_cli.names import TableName, ViewName, plural
 from olympia_cli.ops.fsck.data import DataFinding
 from olympia_cli.ops.fsck.findings import MAX_OBJECTS, finding
 
@@ -181,7 +181,7 @@ def _of_store(uri: str, store: UnseenStore) -> Iterator[DataFinding]:
             yield DataFinding(summary, frozenset(files.rest))
     if others:
         rest = store.total - EACH
-        message = f"{rest:,} more tables could not be looked at: {store.reason}"
+        message = f"{plural(rest, 'more table')} could not be looked at: {store.reason}"
         summary = finding(UNSEEN, uri, message, objects=[name for name, _ in others], objects_total=rest)
         # the remaining tables are only counted: the store may hold a whole lake
         yield DataFinding(summary, frozenset().union(*(files.locations for _, files in others)))

@@ -16,6 +16,7 @@ from olympia_cli.ops.look.describe import describe_properties
 
 if TYPE_CHECKING:
     from pyiceberg.schema import Schema
+    from pyiceberg.types import IcebergType
 
 DEEPEST = 32
 """The maximum nesting depth of structs, lists and maps that is shown."""
@@ -58,8 +59,12 @@ def describe_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def columns_told(schema: Schema) -> tuple[tuple[str, str], ...]:
-    """The names and types of the columns of a schema, as `describe_metadata` writes them."""
-    return tuple(_column(field["name"], field["type"]) for field in _fields(schema.model_dump(mode="json")))
+    """Return the names and types of the columns of a schema, as `describe_metadata` writes them."""
+    return tuple(_column(field.name, _told(field.field_type)) for field in schema.fields)
+
+
+def _told(type: IcebergType) -> str:
+    return str(type) if type.is_primitive else type_text(type.model_dump(mode="json"))
 
 
 @lru_cache(maxsize=2**16)

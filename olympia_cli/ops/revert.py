@@ -6,9 +6,10 @@ and distributed transactions work as for every commit.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from itertools import count
+from typing import Any
 
 from olympia_cli.catalog.lineage import living_names
 from olympia_cli.catalog.protection import PROTECTING
@@ -22,7 +23,7 @@ from olympia_cli.format.definitions import body
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef, RollbackDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, plural
 from olympia_cli.ops.look.describe import describe_name
 from olympia_cli.ops.look.diff import ObjectChange, diff
 from olympia_cli.ops.look.log import log
@@ -53,6 +54,8 @@ class RevertPlan:
     set_properties: dict[str, str] = field(default_factory=dict)
     unset_properties: list[str] = field(default_factory=list)
     settings: dict[str, Any] = field(default_factory=dict)
+    stays: list[ObjectName] = field(default_factory=list)
+    """Tables and views that keep their names although the namespaces around them are exchanged."""
     conflicts: list[Conflict] = field(default_factory=list)
 
     @property
@@ -89,49 +92,78 @@ def plan_revert(transaction: Transaction, first: int, last: int, at: Callable[[i
 def apply_revert(transaction: Transaction, plan: RevertPlan) -> None:
     """Apply the plan in this order:
 
-    1. Rename namespaces back.
-    2. Drop views, tables, and namespaces that another one replaces.
+    1. Rename namespaces back. One that is to be dropped, and has the former name of another one, takes a free name.
+    2. Drop views and tables.
     3. Restore namespaces.
     4. Rename tables and views back.
     5. Restore tables and views.
-    6. Drop the other namespaces, which are empty now.
+    6. Drop namespaces, which are empty now.
     7. Change the catalog's properties and settings.
     """
-    version = plan.before.version
-    created, dropped = (
-        {change.name for change in plan.changes if change.change == deed} for deed in ("created", "dropped")
-    )
-    replaced = created & dropped
-    changes = [part for change in plan.changes for part in _parts(change, replaced)]
+    version, changes = plan.before.version, plan.changes
     renamed = [change for change in changes if change.change == "renamed"]
-    moves = [(change.old_name, change.name) for change in renamed if isinstance(change.name, NamespaceName)]
+    # sorted by kind, views first and namespaces last
+    gone = sorted((change.name for change in changes if change.change == "dropped"), key=lambda name: -name.kind)
+    back = [change.new for change in changes if change.new is not None and _comes_back(change)]
+    coming = {change.name for change in changes if change.change != "dropped"}
+    moves = []
+    for name in gone:
+        if isinstance(name, NamespaceName) and name in coming:
+            moves += _rename_all(transaction, {name: _free_name(transaction, name, coming)}, coming)
+    spaces = {change.old_name: change.name for change in renamed if isinstance(change.name, NamespaceName)}
+    moves += _rename_all(transaction, spaces, coming)
 
     def today(name: ObjectName) -> ObjectName:
         for old, new in moves:
             name = moved(name, old, new)
         return name
 
-    # sorted by kind, views first and namespaces last: a namespace can be dropped only when it is empty
-    gone = sorted((change for change in changes if change.change == "dropped"), key=lambda change: -change.name.kind)
-    back = [change.new for change in changes if change.new is not None and _comes_back(change)]
-    namespaces = [former for former in back if isinstance(former.name, NamespaceName)]
-    last = [change.name for change in gone if isinstance(change.name, NamespaceName) and change.name not in replaced]
-    for old, new in moves:
-        transaction.rename_namespace(cast(NamespaceName, old), new)
-    for change in gone:
-        if change.name not in last:
-            _drop(transaction, today(change.name))
-    transaction.restore_all(namespaces, version)
-    for change in renamed:
-        if not isinstance(change.name, NamespaceName) and today(change.old_name) != change.name:
-            _rename(transaction, today(change.old_name), change.name)
+    for name in gone:
+        if not isinstance(name, NamespaceName):
+            _drop(transaction, today(name))
+    transaction.restore_all([former for former in back if isinstance(former.name, NamespaceName)], version)
+    renames = {today(name): name for name in plan.stays}
+    renames |= {today(old): change.name for change in renamed if (old := change.old_name) not in spaces}
+    _rename_all(transaction, renames, coming)
     transaction.restore_all([former for former in back if not isinstance(former.name, NamespaceName)], version)
-    for name in last:
-        _drop(transaction, name)
+    for name in gone:
+        if isinstance(name, NamespaceName):
+            _drop(transaction, today(name))
     if plan.changes_catalog:
         transaction.alter_catalog(plan.set_properties, plan.unset_properties, **plan.settings)
     if transaction.has_writes:
         transaction.note_revert(plan.first, plan.last)
+
+
+def _rename_all(
+    transaction: Transaction, renames: Mapping[ObjectName, ObjectName], coming: Collection[ObjectName]
+) -> list[tuple[ObjectName, ObjectName]]:
+    """Rename objects in an order in which each new name is free. An object in a circle takes a free name in between.
+    Return the renames in order.
+    """
+    moves: list[tuple[ObjectName, ObjectName]] = []
+    waiting = {old: new for old, new in renames.items() if old != new}
+    while waiting:
+        old = next((old for old, new in waiting.items() if new not in waiting), None)
+        if old is not None:
+            new = waiting.pop(old)
+        else:
+            old = next(iter(waiting))
+            new = _free_name(transaction, old, coming)
+            waiting[new] = waiting.pop(old)
+        _rename(transaction, old, new)
+        moves.append((old, new))
+    return moves
+
+
+def _free_name(transaction: Transaction, near: ObjectName, coming: Collection[ObjectName]) -> ObjectName:
+    """Return a name in the same namespace that no object has and that none in `coming` gets."""
+    names = (_named(near, f"~{number or ''}") for number in count())
+    return next(name for name in names if name not in coming and not transaction.draft.find(name))
+
+
+def _named(near: ObjectName, text: str) -> ObjectName:
+    return NamespaceName(text) if isinstance(near, NamespaceName) else type(near)(near.namespace, text)
 
 
 def check_revertible(version: int, actions: Sequence[Action]) -> None:
@@ -175,9 +207,19 @@ class _Planner:
         self._transaction = transaction
         self._plan = plan
         self._after = after
-        changes = _apart(list(diff(plan.before, after)))
+        changes = list(diff(plan.before, after))
         around = [change for change in changes if change.change == "renamed" and isinstance(change.name, NamespaceName)]
-        self._changes = [change for change in changes if not _follows(change, around)]
+        self._came: dict[ObjectName, str] = {}
+        """The ids of objects by the names to which their namespaces took them."""
+        self._left: dict[ObjectName, str] = {}
+        """The same by their former names."""
+        own: list[ObjectChange] = []
+        for change in changes:
+            if _follows(change, around):
+                self._came[change.name] = self._left[change.old_name] = change.id
+            else:
+                own.append(change)
+        self._changes = own
         self._was: dict[ObjectName, Found | None] = {}
         self._became: dict[ObjectName, Found | None] = {}
         for change in self._changes:
@@ -195,12 +237,13 @@ class _Planner:
         self._compare_catalogs(plan.before.definition, self._after.definition, self._transaction.draft.catalog)
         for change in self._changes:
             names = dict.fromkeys((change.old_name, change.name))
-            touched_since = [name for name in names if not _same(self._now[name], self._became[name])]
+            touched_since = [name for name in names if not self._is(name, self._became[name], self._came)]
             if not touched_since:
                 inverse = _INVERSE[change.change]
                 plan.changes.append(ObjectChange(inverse, change.old_name, change.name, change.new, change.old))
-            elif not all(_same(self._now[name], self._was[name]) for name in names):
+            elif not all(self._is(name, self._was[name], self._left) for name in names):
                 plan.conflicts += [Conflict(name, self._why(name)) for name in touched_since]
+        plan.stays = list(self._stays())
         plan.conflicts = list(dict.fromkeys([*plan.conflicts, *self._misplaced()]))
         return plan
 
@@ -211,6 +254,29 @@ class _Planner:
         for _ in base.definitions.read(paths):
             pass
         return {name: self._transaction.find(name) for name in self._became}
+
+    def _is(self, name: ObjectName, expected: Found | None, followers: Mapping[ObjectName, str]) -> bool:
+        """Return whether the name has the expected object now. An object that follows its namespace counts as none."""
+        now = self._now[name]
+        if expected is None and now is not None and now.id == followers.get(name):
+            return True
+        return _same(now, expected)
+
+    def _stays(self) -> Iterator[ObjectName]:
+        """Yield the tables and views that keep their names although their namespaces were exchanged."""
+        before, after = self._plan.before, self._after
+        spaces = {name for change in self._plan.changes for name in (change.name, change.old_name)}
+        for space, was in self._was.items():
+            became = self._became[space]
+            if not isinstance(space, NamespaceName) or was is None or became is None or was.id == became.id:
+                continue
+            if space not in spaces:
+                continue  # that is not taken back
+            for kind in (Kind.TABLE, Kind.VIEW):
+                for found in before.objects(kind, space.namespace):
+                    later, now = after.get(found.name), self._transaction.find(found.name)
+                    if later is not None and now is not None and later.id == now.id == found.id:
+                        yield found.name
 
     def _why(self, name: ObjectName) -> str:
         now = self._now[name]
@@ -227,7 +293,9 @@ class _Planner:
         """
         changes, draft = self._plan.changes, self._transaction.draft
         leaving = {change.old_name for change in changes if change.change in ("dropped", "renamed")}
+        leaving.update(self._plan.stays)
         coming = {change.name for change in changes if change.change != "dropped"}
+        spaces = [change for change in changes if change.change == "renamed" and isinstance(change.name, NamespaceName)]
         back = [change.new for change in changes if change.change == "created" and change.new is not None]
         lives = living_names(
             {former.id: former.name for former in back},
@@ -243,6 +311,10 @@ class _Planner:
             around = NamespaceName(name.namespace)
             if around not in coming and (around in leaving or not draft.find(around)):
                 yield Conflict(name, f"the namespace {around} is gone")
+            for space in spaces:
+                there = moved(name, space.name, space.old_name)
+                if there != name and there not in leaving and draft.find(there):
+                    yield Conflict(there, "another object has the name now")
         for change in changes:
             if change.change == "dropped" and isinstance(change.name, NamespaceName):
                 within = (name for kind in (Kind.TABLE, Kind.VIEW) for name in draft.names(kind, change.name.namespace))
@@ -282,7 +354,7 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
                 last[conflict.name] = entry.version
     versions = f"v{plan.first}" if plan.first == plan.last else f"v{plan.first} to v{plan.last}"
     count = len(plan.conflicts)
-    what = "1 object was changed again" if count == 1 else f"{count:,} objects were changed again"
+    what = f"{plural(count, 'object')} {'was' if count == 1 else 'were'} changed again"
     error = RevertConflict(
         f"{versions} cannot be reverted, and nothing was written: {what}",
         hint="show the later changes",
@@ -293,35 +365,6 @@ def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConf
         for conflict in plan.conflicts
     ]
     return error
-
-
-def _apart(changes: Sequence[ObjectChange]) -> list[ObjectChange]:
-    """Split renames whose old or new name another moving object also uses into a drop and a create: no order of renames
-    can undo an exchange of names.
-    """
-    moving = [change for change in changes if change.change != "altered"]
-    exchanged_names = {change.name for change in moving if change.new is not None} & {
-        change.old_name for change in moving if change.old is not None
-    }
-    return [
-        part
-        for change in changes
-        for part in (_halves(change) if {change.name, change.old_name} & exchanged_names else [change])
-    ]
-
-
-def _parts(change: ObjectChange, replaced: set[ObjectName]) -> list[ObjectChange]:
-    """Split a rename into or out of a namespace that is replaced by another one."""
-    around = {NamespaceName(name.namespace) for name in (change.old_name, change.name)}
-    return _halves(change) if around & replaced else [change]
-
-
-def _halves(change: ObjectChange) -> list[ObjectChange]:
-    """Split a rename into a drop and a create. Return other changes as they are."""
-    if change.change != "renamed":
-        return [change]
-    drop = ObjectChange("dropped", change.old_name, change.old_name, change.old, None)
-    return [drop, ObjectChange("created", change.name, change.name, None, change.new)]
 
 
 def _follows(change: ObjectChange, around: Sequence[ObjectChange]) -> bool:
@@ -352,7 +395,9 @@ def _drop(transaction: Transaction, name: ObjectName) -> None:
 
 
 def _rename(transaction: Transaction, old: ObjectName, new: ObjectName) -> None:
-    if isinstance(old, TableName) and isinstance(new, TableName):
+    if isinstance(old, NamespaceName) and isinstance(new, NamespaceName):
+        transaction.rename_namespace(old, new)
+    elif isinstance(old, TableName) and isinstance(new, TableName):
         transaction.rename_table(old, new)
-    elif not isinstance(old, NamespaceName | TableName) and not isinstance(new, NamespaceName | TableName):
+    elif isinstance(old, ViewName) and isinstance(new, ViewName):
         transaction.rename_view(old, new)

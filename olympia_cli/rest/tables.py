@@ -16,7 +16,7 @@ from starlette.responses import Response
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import TableExists, TableNotFound
 from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view
-from olympia_cli.names import Kind, TableName, ViewName
+from olympia_cli.names import Kind, TableName, ViewName, plural
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing
 from olympia_cli.rest.failures import Failure, bad_request, objects, parsed
@@ -178,7 +178,9 @@ def _said(commits: list[Commit]) -> str:
     shown = ", ".join(str(name) for name, _, _ in commits[:10]) + (", …" if len(commits) > 10 else "")
     updates = (update for _, _, updates in commits for update in updates)
     expired = sum(len(update.snapshot_ids) for update in updates if isinstance(update, RemoveSnapshotsUpdate))
-    return f"commit to {shown}" + (f": {expired} snapshots expired, whose files engines delete" if expired else "")
+    return f"commit to {shown}" + (
+        f": {plural(expired, 'snapshot')} expired, whose files engines delete" if expired else ""
+    )
 
 
 def drop(call: Call) -> Response:

@@ -16,6 +16,7 @@ import s3fs
 from aiobotocore.httpsession import AIOHTTPSession  # type: ignore[import-untyped]
 
 from olympia_cli.errors import ExclusiveCreateUnsupported
+from olympia_cli.names import plural
 from olympia_cli.storage.bucket import Bucket, Entry, check_options, read_within, size_seconds
 from olympia_cli.storage.objects import ObjectStore
 from olympia_cli.storage.protocol import Between
@@ -103,7 +104,9 @@ class _S3Bucket(Bucket):
     def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
         wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         reply = self._run(
-            lambda fs: fs._call_s3("delete_objects", Bucket=self._name, Delete=wanted), f"{len(keys)} files", seconds
+            lambda fs: fs._call_s3("delete_objects", Bucket=self._name, Delete=wanted),
+            plural(len(keys), "file"),
+            seconds,
         )
         return {
             error["Key"]: explain_listed(error, self._name)

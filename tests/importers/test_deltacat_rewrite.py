@@ -447,6 +447,21 @@ def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, 
     assert (why(world.bring()[0]), len(world.rows())) == ([], 4)
 
 
+@pytest.mark.parametrize("table", [True, False], ids=["the table has ids", "it has none"])
+@pytest.mark.parametrize("file", [True, False], ids=["the file has ids", "it has none"])
+def test_files_and_tables_with_ids_and_without_are_merged(world, table, file):
+    """A file with ids in a table without is read by its names: by its ids all of it would be empty."""
+    without = pa.schema(
+        [field.with_metadata({"DELTACAT:merge_key": "True"} if field.name == "id" else {}) for field in SCHEMA]
+    )
+    with world.made.transaction() as txn:
+        found = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA if table else without))
+        txn.delta(found, 1, data((1, "a"), (2, "b"), schema=SCHEMA if file else without))
+        txn.delta(found, 2, data((1, "x"), schema=SCHEMA if file else without), type="upsert")
+    assert why(world.bring()[0]) == []
+    assert world.rows() == [(1, "x"), (2, "b")]
+
+
 def test_a_file_whose_ids_are_wrong_among_upserts(world, partition):
     partition(1, swapped((1, "a"), (2, "b")))
     partition(2, swapped((1, "x"), ids=("1", "0")), type="upsert")

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
+from contextlib import suppress
 
 import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import at_version
-from olympia_cli.errors import CommitConflict, NotRevertible, RevertConflict, VersionNotFound
+from olympia_cli.errors import CommitConflict, NotRevertible, OlympiaError, RevertConflict, VersionNotFound
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef, ExportDef, RepairDef
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
@@ -117,6 +119,31 @@ CHANGES = {
         lambda t: t.rename_namespace(ns("a"), ns("x")),
         lambda t: t.rename_namespace(ns("b"), ns("a")),
         lambda t: t.rename_namespace(ns("x"), ns("b")),
+    ],
+    "another namespace takes the name": [
+        lambda t: t.rename_namespace(ns("a"), ns("c")),
+        lambda t: t.create_namespace(ns("a")),
+        lambda t: t.create_table(table("a.t0"), location(9)),
+        lambda t: t.rename_table(table("c.t1"), table("a.t1")),
+    ],
+    "namespaces move up": [
+        lambda t: t.rename_namespace(ns("a"), ns("c")),
+        lambda t: t.rename_namespace(ns("b"), ns("a")),
+        lambda t: t.create_table(table("a.t0"), location(9)),
+    ],
+    "a namespace takes a dropped one's name": [
+        lambda t: t.create_table(table("b.t0"), location(9)),
+        lambda t: t.drop_namespace(ns("a"), cascade=True),
+        lambda t: t.rename_namespace(ns("b"), ns("a")),
+    ],
+    "a circle of namespaces": [
+        lambda t: t.create_namespace(ns("~")),
+        lambda t: t.rename_namespace(ns("a"), ns("x")),
+        lambda t: t.rename_namespace(ns("b"), ns("a")),
+        lambda t: t.create_namespace(ns("b")),
+        lambda t: t.rename_namespace(ns("b"), ns("~1")),
+        lambda t: t.rename_namespace(ns("x"), ns("b")),
+        lambda t: t.rename_table(table("b.t0"), table("a.t0")),
     ],
 }
 
@@ -352,3 +379,90 @@ def test_random_versions_taken_back_in_turn_lead_to_the_beginning(catalog, seed)
         for version in reversed(dict.fromkeys(versions)):
             revert(catalog, version)
     assert content(catalog) == before
+
+
+def test_what_came_since_and_would_take_a_former_name_is_a_conflict(catalog):
+    version = change(
+        catalog,
+        lambda t: t.rename_namespace(ns("a"), ns("c")),
+        lambda t: t.rename_table(table("c.t1"), table("b.t2")),
+    )
+    change(catalog, lambda t: t.create_table(table("c.t1"), location(9)))
+    with pytest.raises(RevertConflict) as stopped:
+        revert(catalog, version)
+    assert [(one["namespace"], one["name"]) for one in stopped.value.conflicts] == [("c", "t1")]
+
+
+def test_what_kept_its_name_in_an_exchange_and_went_since_stays_away(catalog):
+    version = change(catalog, *CHANGES["another namespace takes the name"])
+    change(catalog, lambda t: t.drop_table(table("a.t1")))
+    revert(catalog, version)
+    assert {str(name) for name in catalog.snapshot().tables()} == {"a.t0", "a.t2"}
+
+
+def _any_statement(draw: random.Random):
+    """A statement on four namespaces and a few tables, half of which are renames of namespaces; it may not fit."""
+    (one, other), (this, that) = draw.choices("abcd", k=2), draw.choices(["t0", "t1", "t2"], k=2)
+    return draw.choice(
+        [
+            *[lambda t: t.rename_namespace(ns(one), ns(other))] * 4,
+            lambda t: t.create_namespace(ns(one)),
+            lambda t: t.drop_namespace(ns(one), cascade=True),
+            lambda t: t.rename_table(table(f"{one}.{this}"), table(f"{other}.{that}")),
+            lambda t: t.create_table(table(f"{one}.{this}"), location(9)),
+            lambda t: t.alter_table(table(f"{one}.{this}"), {"k": other}, (), location(8)),
+        ]
+    )
+
+
+def _random_version(catalog: Catalog, draw: random.Random) -> None:
+    transaction = catalog.begin()
+    for _ in range(draw.randint(1, 6)):
+        with suppress(OlympiaError):
+            _any_statement(draw)(transaction)
+    catalog.commit(transaction)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_whatever_became_of_namespaces_is_taken_back(part):
+    """Exchanges, circles, names that others have taken: with nothing since, nothing stands in the way."""
+    for seed in range(part, 240, 4):
+        draw, catalog = random.Random(seed), _two_namespaces()
+        before, first = content(catalog), catalog.snapshot().version + 1
+        for _ in range(draw.randint(1, 2)):
+            _random_version(catalog, draw)
+        if catalog.snapshot().version >= first:
+            revert(catalog, first, catalog.snapshot().version)
+            assert content(catalog) == before, seed
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_what_came_since_is_a_conflict_or_stays(part):
+    outcomes = Counter()
+    for seed in range(part, 240, 4):
+        draw, catalog = random.Random(seed), _two_namespaces()
+        first = catalog.snapshot().version + 1
+        _random_version(catalog, draw)
+        last = catalog.snapshot().version
+        _random_version(catalog, draw)
+        try:
+            if last >= first:
+                revert(catalog, first, last)
+                outcomes["taken back"] += 1
+        except RevertConflict:
+            outcomes["conflict"] += 1
+        check_catalog(catalog.store)
+    assert min(outcomes.values()) > 2
+
+
+def _two_namespaces() -> Catalog:
+    catalog = Catalog.create(MemoryStore(), order=4)
+    names = ["a.t0", "a.t1", "b.t0"]
+    change(
+        catalog,
+        lambda t: t.create_namespace(ns("a"), {"owner": "ann"}),
+        lambda t: t.create_namespace(ns("b")),
+        *(lambda t, name=name: t.create_table(table(name), location()) for name in names),
+        lambda t: t.create_view(view("a.v"), select("select 1")),
+    )
+    return catalog

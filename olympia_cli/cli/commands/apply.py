@@ -41,8 +41,8 @@ def run(
     """
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.cli.escape import plural
     from olympia_cli.errors import InvalidOption
+    from olympia_cli.names import plural
     from olympia_cli.ops.apply.apply import apply_all, apply_in_steps, digest_of
     from olympia_cli.ops.apply.statements import parse_lines
 

@@ -25,11 +25,11 @@ def run(
     The content stays the same; when all nodes would as well, no version is made. It never blocks other writers: when
     they are first, it is done again on their version.
     """
-    from olympia_cli.cli.escape import plural
     from olympia_cli.cli.params import parse_seconds
     from olympia_cli.errors import InvalidOption
     from olympia_cli.format.actions import Action
     from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef
+    from olympia_cli.names import plural
     from olympia_cli.ops.look.describe import describe_actions
     from olympia_cli.ops.walk.size import count_nodes
 

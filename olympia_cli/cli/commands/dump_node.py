@@ -10,6 +10,7 @@ from olympia_cli.cli.complete import complete_object, complete_reference
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import Output
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.look.dump_values import NodeDump
@@ -137,7 +138,7 @@ def _follow(session: Session, target: str, key_target: KeyTarget) -> None:
     _print_way(session, way)
     if way.damaged:
         (path, reason), more = way.damaged[0], len(way.damaged) - 1
-        raise Damaged("", path, reason + (f", and {more} more files are damaged" if more else ""))
+        raise Damaged("", path, reason + (f"; damaged, too: {plural(more, 'more file')}" if more else ""))
     if not way.is_there:
         where = f"version {way.version}" if way.version is not None else way.steps[0].dump.path
         raise _not_found(key_target, f"there is no {key_target.text[:80]} in {where}", "")

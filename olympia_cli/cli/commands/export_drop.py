@@ -33,9 +33,9 @@ def run(
     is forgotten too: it makes no version, and its files stay.
     """
     from olympia_cli.catalog.exports import location_of, read_exports
-    from olympia_cli.cli.escape import plural
     from olympia_cli.errors import ExportNotFound, Refused, quoted
     from olympia_cli.masking import masked
+    from olympia_cli.names import plural
     from olympia_cli.ops.export.drop import BY_HAND, drop_export, plan_deletion
     from olympia_cli.ops.export.drop import delete_files as delete
     from olympia_cli.ops.export.listing import forget_unfinished, unfinished_exports

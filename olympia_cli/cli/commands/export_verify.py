@@ -40,8 +40,8 @@ def run(
     outside. Ends with 50 when something is missing or damaged.
     """
     from olympia_cli.catalog.exports import find_export
-    from olympia_cli.cli.escape import plural
     from olympia_cli.errors import InvalidLocation, InvalidOption
+    from olympia_cli.names import plural
     from olympia_cli.ops.export.verify import note_of, verify_export
     from olympia_cli.ops.fsck.findings import describe_finding
 

@@ -109,10 +109,11 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
 
 def _show(session: Session, plan: PromotePlan) -> None:
     """Say what the switch changes, keeps and loses."""
-    from olympia_cli.cli.escape import plural, size
+    from olympia_cli.cli.escape import size
     from olympia_cli.cli.expire_render import versions_said
     from olympia_cli.cli.fsck_render import versions_text
     from olympia_cli.cli.plan_render import say_plan
+    from olympia_cli.names import plural
     from olympia_cli.ops.fsck.findings import ranges
 
     copy, former = plan.copy, range(plan.first, plan.version)

@@ -35,10 +35,9 @@ def run(
     --repair --prefer rollback` goes back as well, and says what it loses.
     """
     from olympia_cli.catalog.protection import keep_protection
-    from olympia_cli.cli.escape import plural
     from olympia_cli.cli.plan_render import say_plan
     from olympia_cli.errors import Damaged
-    from olympia_cli.names import parse_reference
+    from olympia_cli.names import parse_reference, plural
     from olympia_cli.ops.look.diff import changed_fields, diff
 
     session, seconds = Session(ctx), parse_seconds(retry_for)

@@ -28,9 +28,8 @@ def run(
     For small loads and smoke tests: all rows are in memory at once, and are one commit. Columns go by their names; one
     that a file lacks is empty. Large loads belong to an engine.
     """
-    from olympia_cli.cli.escape import plural
     from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
-    from olympia_cli.names import parse_table
+    from olympia_cli.names import parse_table, plural
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:

@@ -8,6 +8,7 @@ from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import At, Output
+from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.look.tree import Shape, TreeNode
@@ -130,4 +131,4 @@ def _end(shape: Shape) -> None:
         raise shape.failure
     if shape.damaged:
         first, more = shape.damaged[0], shape.damaged_count - 1
-        raise Damaged("", first.path, first.reason + (f", and {more:,} more nodes are damaged" if more else ""))
+        raise Damaged("", first.path, first.reason + (f"; damaged, too: {plural(more, 'more node')}" if more else ""))

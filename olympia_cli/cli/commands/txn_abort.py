@@ -25,7 +25,7 @@ def run(
     A commit of it that is already under way in another process is not stopped.
     """
     from olympia_cli.catalog import distributed, saves
-    from olympia_cli.cli.escape import plural
+    from olympia_cli.names import plural
     from olympia_cli.ops.look.transactions import count_staged
 
     session = Session(ctx)

@@ -220,22 +220,23 @@ class Rewriting:
         files: list[DataFile] = []
         waiting = piece.shares()
         while waiting:
-            share = waiting.pop()
+            share, made = waiting.pop(), list[DataFile]()
             try:
-                found = self._write(piece, share)
+                failure = self._write(piece, share, made)
             except MemoryError:
+                failure = OutOfMemory(_NO_MEMORY)
                 if share.of < _MOST_SHARES:
+                    self._delete(made)
                     waiting += share.halves()
                     continue
-                found = OutOfMemory(_NO_MEMORY)
-            if not isinstance(found, tuple):
-                # nothing is to name what the other shares became
-                self.store.delete_many([file.file_path.removeprefix(f"{self.folder}/") for file in files])
-                return found
-            files += found
+            files += made
+            if failure is not None:
+                self._delete(files)
+                return failure
         return tuple(files)
 
-    def _write(self, piece: Piece, share: Share) -> Outcome | Unseen:
+    def _write(self, piece: Piece, share: Share, made: list[DataFile]) -> str | Unseen | None:
+        """Write a share and append its files. Return the reason if it cannot be written."""
         try:
             rows = merged(piece, self.version, self._read, share)
         except (Unfit, pa.ArrowNotImplementedError) as error:
@@ -244,8 +245,15 @@ class Rewriting:
         if isinstance(rows, Unseen):
             return rows
         dest = load_file_io(self.dest, self.folder)
-        batches = rows.to_batches(max_chunksize=_ROWS_A_BATCH)
-        return tuple(write_rows(decode_metadata(self.metadata, _JSON), dest, self.folder, batches))
+        for file in write_rows(
+            decode_metadata(self.metadata, _JSON), dest, self.folder, rows.to_batches(max_chunksize=_ROWS_A_BATCH)
+        ):
+            made.append(file)
+        return None
+
+    def _delete(self, files: Sequence[DataFile]) -> None:
+        """Delete files that no metadata will name."""
+        self.store.delete_many([file.file_path.removeprefix(f"{self.folder}/") for file in files])
 
     def sees(self, file: Unseen) -> bool:
         """Return True if this process sees a file as it was listed."""

@@ -70,13 +70,14 @@ def column_ids(columns: Sequence[pa.Field], version: TableVersion) -> list[int] 
     these.
     """
     assert version.schema is not None
-    ids, names = list(_ids(columns)), former_names(version)
-    if not ids or None in ids or len(set(ids)) < len(ids):
+    table = list(arrow_schema(version.schema))
+    if not columns or not all(ID in (column.metadata or {}) for column in (*columns, *table)):
         return None
-    found = [int(column.metadata[ID]) for column in columns]
-    present = {int((column.metadata or {}).get(ID, -1)) for column in arrow_schema(version.schema)}
+    found, present = [int(column.metadata[ID]) for column in columns], {int(column.metadata[ID]) for column in table}
+    if len(set(found)) < len(found):
+        return None
     pairs = {(id, column.name) for id, column in zip(found, columns, strict=True) if id in present}
-    return found if pairs <= names else None
+    return found if pairs <= former_names(version) else None
 
 
 def with_default(version: TableVersion) -> set[str]:

@@ -178,14 +178,14 @@ def _predicate(data: memoryview) -> Predicate:
 def _comparison(data: memoryview) -> Comparison:
     column, operator = "", ""
     value: bool | int | float | str | None = None
-    for number, _, field in fields(data):
+    for number, _, content in fields(data):
         match number:
             case 1:
-                column = text_of(field)
+                column = text_of(content)
             case 2:
-                operator = _OPERATORS.get(number_of(field), "")
+                operator = _OPERATORS.get(number_of(content), "")
             case 3:
-                value = _scalar(bytes_of(field))
+                value = _scalar(bytes_of(content))
     if not column or not operator or value is None:
         raise Garbled("a delete has an unknown comparison")
     return Comparison(column, operator, value)

@@ -38,7 +38,7 @@ from olympia_cli.format.paths import (
     new_node_path,
 )
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
-from olympia_cli.names import Kind, Reference, check_export_name, time_text
+from olympia_cli.names import Kind, Reference, check_export_name, plural, time_text
 from olympia_cli.ops.export.copy import exported_root, own_definition, own_definition_file, same_root
 from olympia_cli.ops.export.destination import check_alone, check_apart, check_empty
 from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_whole
@@ -237,7 +237,7 @@ class _Copying:
                 there += FileCount.of(file.path, file.size)
         if there.is_of_same_files(copied):
             return
-        reason = f"{copied.files:,} files were copied, and the destination has {there.files:,}"
+        reason = f"the export copied {plural(copied.files, 'file')}, and the destination has {there.files:,}"
         if there.files > copied.files:
             if not dest.exists(self.snapshot.file.path):
                 raise _written_by_others(reason)

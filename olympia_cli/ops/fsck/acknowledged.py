@@ -110,10 +110,10 @@ def acknowledge(catalog: Catalog, findings: Sequence[Finding], message: str = ""
     known_damage, purged = read_acknowledged(definition), purged_before(definition)
     # forget findings about purged versions; those in quarantine may return with an undo
     known_damage = {key: spans for key, spans in known_damage.items() if any(last >= purged for _, last in spans)}
-    for finding in findings:
-        key = (finding.code, finding.path)
+    for each in findings:
+        key = (each.code, each.path)
         if key in known_damage or len(known_damage) < MOST:
-            known_damage[key] = list(merge([*known_damage.get(key, ()), *finding.versions]))
+            known_damage[key] = list(merge([*known_damage.get(key, ()), *each.versions]))
     text = json.dumps(
         [{"code": code, "path": path, "versions": spans} for (code, path), spans in sorted(known_damage.items())],
         separators=(",", ":"),

@@ -15,7 +15,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import Hints
 from olympia_cli.errors import InvalidReference
 from olympia_cli.format.paths import LATEST
-from olympia_cli.names import parse_duration, parse_time, span_text
+from olympia_cli.names import parse_duration, parse_time, plural, span_text
 from olympia_cli.ops.export.note import resume_command
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
 
@@ -42,7 +42,7 @@ def damage(runs: Sequence[FsckRun]) -> tuple[Reason, ...]:
     reasons = []
     for run in reversed(runs):
         if run.damaged:
-            errors = "1 error" if run.errors == 1 else f"{run.errors:,} errors" if run.errors else "damage"
+            errors = plural(run.errors, "error") if run.errors else "damage"
             what = "all versions" if run.all_versions else "the latest version" if run.latest else f"v{run.version}"
             reasons.append(Reason(f"fsck of {what} at level {run.level} found {errors}{_when(run)}", run.words()))
     return tuple(reasons)
@@ -116,22 +116,22 @@ def _hint(snapshot: Snapshot, hints: Hints, lag: int | None) -> Iterator[Reason]
     if lag is None and snapshot.version > FAR_BEHIND and LATEST not in hints.unread:
         yield Reason("the hint vn/latest is missing or unreadable", mend)
     elif lag is not None and lag > FAR_BEHIND:
-        yield Reason(f"the hint vn/latest is {lag:,} versions behind", mend)
+        yield Reason(f"the hint vn/latest is {plural(lag, 'version')} behind", mend)
     elif lag is not None and lag < 0:
         # a root may be lost, so fsck must run before a repair
-        yield Reason(f"the hint vn/latest is {-lag:,} versions ahead", look)
+        yield Reason(f"the hint vn/latest is {plural(-lag, 'version')} ahead", look)
 
 
 def _transactions(transactions: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
-    for state, singular, plural in (
+    for state, of_one, of_many in (
         (State.EXPIRED, "is past its lifetime", "are past their lifetime"),
         (State.UNREADABLE, "cannot be read", "cannot be read"),
     ):
         ids = [transaction["id"] for transaction in transactions if transaction["state"] == state.value]
         if ids:
             words = ("txn", "abort", ids[0]) if len(ids) == 1 else ("txn", "ls")
-            which = "1 distributed transaction" if len(ids) == 1 else f"{len(ids):,} distributed transactions"
-            yield Reason(f"{which} {singular if len(ids) == 1 else plural}", words)
+            which = plural(len(ids), "distributed transaction")
+            yield Reason(f"{which} {of_one if len(ids) == 1 else of_many}", words)
 
 
 def _overdue(

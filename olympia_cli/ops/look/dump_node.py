@@ -19,7 +19,7 @@ from olympia_cli.format.node_file import (
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.format.salvage import LOST, Cell, Lost, Problem, Salvage, salvage
-from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, plural
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.look.describe import describe_action, describe_known, describe_name
 from olympia_cli.ops.look.dump_values import ActionRow, NodeDump, PivotRow
@@ -129,7 +129,7 @@ class _Reader:
         if text is None or (counted := number_in(text)) is None:
             self._note(f"its {N_KEYS} is missing" if text is None else f"its {N_KEYS} is {text[:40]!a}, not a number")
         elif counted != (there := parts.end - parts.leftmost - 1) and parts.start < len(self._rows):
-            self._note(f"its pivot table has {max(0, there):,} keys, but {N_KEYS} says {counted:,}")
+            self._note(f"its pivot table has {plural(max(0, there), 'key')}, but {N_KEYS} says {counted:,}")
 
     def _pivot(self) -> None:
         padding, leftmost = 0, self._parts.leftmost
@@ -149,7 +149,7 @@ class _Reader:
             if at > leftmost and key is None:
                 self._note("a row of its pivot table has no key", at)
         if padding and not self._dump.java:
-            self._note(f"{padding} rows between its keys are NULL in all columns")
+            self._note(f"{plural(padding, 'row')} between its keys, NULL in all columns")
 
     def _check_pivot(self) -> None:
         dump, start = self._dump, self._parts.leftmost

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.salvage import Problem
-from olympia_cli.names import ObjectName
+from olympia_cli.names import ObjectName, plural
 from olympia_cli.ops.look.describe import describe_known
 from olympia_cli.ops.walk.remains import DigestState
 
@@ -100,4 +100,4 @@ class NodeDump:
         if self.unsupported:
             return self.unsupported
         more = len(self.problems) - 1
-        return f"{self.problems[0]}" + (f", and {more} more problem{'s' * (more > 1)}" if more > 0 else "")
+        return f"{self.problems[0]}" + (f", and {plural(more, 'more problem')}" if more > 0 else "")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from olympia_cli.format import definitions
@@ -84,13 +84,14 @@ def put_together(
     catalog: CatalogDef,
     hint: int | None = None,
     errors: Iterable[Finding] = (),
+    last_sound: Callable[[], int | None] = lambda: None,
 ) -> Content:
     """Return the content of the newest version, or of a later one that the hint `vn/latest` names.
 
-    `errors` are fsck's errors of the newest version.
+    `errors` are fsck's errors of the newest version. `last_sound` looks for the newest version without errors.
     """
     misplaced = next((error for error in errors if error.code in _MISPLACED), None)
-    return _PutTogether(files, versions, codec, catalog, hint, misplaced).run()
+    return _PutTogether(files, versions, codec, catalog, hint, misplaced, last_sound).run()
 
 
 class _PutTogether:
@@ -102,6 +103,7 @@ class _PutTogether:
         catalog: CatalogDef,
         hint: int | None,
         misplaced: Finding | None,
+        last_sound: Callable[[], int | None],
     ) -> None:
         self._files = files
         self._versions = versions
@@ -112,6 +114,7 @@ class _PutTogether:
         self._content = Content(lost_commits=lost_commits(files, versions, hint))
         self._hint = hint
         self._misplaced = misplaced
+        self._last_sound = last_sound
 
     def run(self) -> Content:
         content, lost = self._content, self._content.lost_commits
@@ -149,21 +152,22 @@ class _PutTogether:
         """Compare the content with the log, after nodes were exchanged or copied.
 
         A sound node may be at a wrong place that its keys fit, in this version or in the version that filled a hole.
-        Only the log shows that.
+        Only a log from the beginning of the catalog shows that. Otherwise the last sound version and the log since are
+        the best source, and the result stays uncertain.
         """
-        content = self._content
-        told = self._history.all_told()
-        if told is not None:
-            logged, is_certain = told
-            rows = {key: value for key, value in content.entries.items() if isinstance(value, str)}
-            entries = {key: self._same(key, value, rows) for key, value in logged.entries.items()}
-            if entries == content.entries:
-                return
-            if is_certain:
-                content.entries = entries
-                content.notes.append(f"all objects as v{logged.as_of} and the log have them")
-                return
-        content.lost_ranges.append(LostRange(None, None, misplaced.path, misplaced.message, self._head))
+        content, told = self._content, self._history.replayed()
+        if told is None or not told[1]:
+            content.lost_ranges.append(LostRange(None, None, misplaced.path, misplaced.message, self._head))
+            sound = self._last_sound()
+            told = None if sound is None else self._history.replayed(sound)
+        if told is None:
+            return
+        logged, _ = told
+        rows = {key: value for key, value in content.entries.items() if isinstance(value, str)}
+        entries = {key: self._same(key, value, rows) for key, value in logged.entries.items()}
+        if entries != content.entries:
+            content.entries = entries
+            content.notes.append(f"all objects as v{logged.as_of} and the log have them")
 
     def _bring_back(self, lost: LostCommits, leftovers: Leftovers) -> bool:
         """Take the content of commits with lost roots. Return False if their nodes form no tree."""
@@ -283,6 +287,8 @@ class _PutTogether:
             content.notes.append(f"namespace {name}: made anew, without properties, because tables or views are in it")
             if name in content.lost:
                 content.lost.remove(name)
+                content.stale.append(name)
+                content.doubtful[name] = "its definition is lost: it is made anew, without properties"
 
     def _check_ids(self, catalog_id: str) -> None:
         """Report ids that two objects have. If one of the objects is from an older version, it was renamed since."""

@@ -132,28 +132,29 @@ class History:
             self._do_all(actions, rest)
         return filled
 
-    def all_told(self) -> tuple[HoleContent, bool] | None:
-        """Return the content of the latest version by the log alone, and whether it is certain. None if the log is too
-        short.
+    def replayed(self, base: int | None = None) -> tuple[HoleContent, bool] | None:
+        """Return the content of the latest version by an older version and the log since, and whether it is certain.
 
-        The log is applied to the oldest version from which on it is complete. The result is certain if that version has
-        no nodes below its root: such nodes could be misplaced.
+        The older version is `base`, or the oldest one from which on the log is complete. The result is certain if that
+        version has no nodes below its root: such nodes could be misplaced.
         """
         whole, told = HoleContent(Hole("", None, "", ""), self._codec), []
         for root in self.back():
             if root is None:
                 break
             told.append(root)
-            if _told(root.actions) is None:
+            if root.version == base or _told(root.actions) is None:
                 break
+        if base is not None and told[-1].version != base:
+            return None
         while len(told) > 1 and not self._read(told[-1], whole):
             told.pop()
-        if len(told) < 2:
+        first = told.pop()
+        if not told or (base is not None and first.version != base):
             return None
-        base = told.pop()
         for root in reversed(told):
             self._do_all(_told(root.actions), [whole])
-        return (whole, base.root is not None and not base.root.node.children) if whole.exact else None
+        return (whole, first.root is not None and not first.root.node.children) if whole.exact else None
 
     def _read(self, root: ReadRoot | None, filled: HoleContent) -> bool:
         """Take the keys of a hole from a version. Return False if they cannot be read there."""

@@ -77,7 +77,12 @@ def plan_repair(
         # versions in quarantine can be read, and their logs record what was written
         resting = min(purged_before(catalog.definition), versions[0])
         readable = [version for version in every if version >= resting]
-        content = put_together(files, readable, codec, catalog.definition, ahead or overwritten, errors)
+
+        def last_sound() -> int | None:
+            return latest.last_sound(versions[0])
+
+        hint = ahead or overwritten
+        content = put_together(files, readable, codec, catalog.definition, hint, errors, last_sound)
         if content.lost_commits is not None:
             # a change of the catalog's definition would have left a definition file
             catalog = replace(catalog, exact=content.brought_back and not content.lost_ranges)

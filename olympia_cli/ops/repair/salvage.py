@@ -128,7 +128,9 @@ def gather(files: RepairFiles) -> _NewCatalog:
     if versions and latest is not None:
         progress.phase("reading what the newest version holds")
         codec = gathered.codec
-        content = gathered.content = put_together(files, versions, codec, gathered.catalog, hint, latest.errors())
+        content = gathered.content = put_together(
+            files, versions, codec, gathered.catalog, hint, latest.errors(), lambda: latest.last_sound(versions[0])
+        )
         gathered.values = {codec.decode(key, ""): value for key, value in content.entries.items()}
         gathered.origins["versions"] = len(gathered.values)
         gathered.notes += content.notes + content.unmended

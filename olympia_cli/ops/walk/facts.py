@@ -17,7 +17,7 @@ from olympia_cli.format.node import Node, Sizes
 from olympia_cli.format.node_file import decode_node, decode_root
 from olympia_cli.format.paths import FileKind, all_plain, check_pointer, file_kind, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind
+from olympia_cli.names import Kind, plural
 from olympia_cli.ops.walk.flaws import Flaw, flaw_of
 from olympia_cli.ops.walk.remains import remains_of_node
 from olympia_cli.tree.edit import max_keys, min_keys
@@ -141,11 +141,11 @@ class NodeRules:
         count, most, fewest = len(node.keys), max_keys(self.order), min_keys(self.order)
         reason = ""
         if count > most:
-            reason = f"it has {count} keys, and a node of order {self.order} at most {most}"
+            reason = f"it has {plural(count, 'key')}, and a node of order {self.order} at most {most}"
         elif is_root and not count and not node.is_leaf:
             reason = "it is a root with a single child"
         elif not is_root and count < fewest:
-            reason = f"it has {count} keys, and a node of order {self.order} at least {fewest}"
+            reason = f"it has {plural(count, 'key')}, and a node of order {self.order} at least {fewest}"
         if reason:
             yield path, Flaw("F211", reason)
 

@@ -11,7 +11,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import FileKind, file_kind
-from olympia_cli.names import time_text
+from olympia_cli.names import plural, time_text
 from olympia_cli.ops.look.dump_node import read_target
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import bad_request
@@ -54,7 +54,7 @@ def tree(call: Call) -> Response:
         tag("p", f"version {snapshot.version} · order {order:,}: at most {order - 1:,} keys a node", class_="where"),
         tag("p", link("To the root", "/tree", {"at": at})) if path else None,
         tag("div", _drawing(here, drawn, at), class_="scroll", tabindex=0),
-        tag("p", f"and {left_out:,} more children") if left_out > 0 else None,
+        tag("p", f"and {plural(left_out, 'more child', 'more children')}") if left_out > 0 else None,
         tag("h2", "As a table"),
         table(
             ["node", "keys", "fill", "first key"],
@@ -123,12 +123,12 @@ def _drawing(top: _Drawn, below: Sequence[_Drawn], at: str) -> Html:
                 )
             )
         boxes.append(_box(one, x, y, at, leads=True))
-    label = f"A node with {len(below)} children and how full each is"
+    label = f"A node with {plural(len(below), 'child', 'children')} and how full each is"
     return tag("svg", edges, boxes, viewBox=f"0 0 {width} {height}", width=width, role="group", aria_label=label)
 
 
 def _box(one: _Drawn, x: int, y: int, at: str, *, leads: bool) -> Html:
-    text = f"{_keys(one)} keys · {one.fill:.0%}"
+    text = f"{_keys(one)} {'key' if one.keys == 1 else 'keys'} · {one.fill:.0%}"
     parts = [
         tag("rect", x=x, y=y, width=_WIDE, height=_HIGH, rx=5, class_="box bad" if one.keys is None else "box"),
         tag("rect", x=x, y=y + _HIGH - 8, width=max(1, round(_WIDE * one.fill)), height=8, rx=3, class_="fill"),
@@ -164,7 +164,7 @@ def node(call: Call) -> Response:
         ]
         for row in dump.pivot[:ROWS]
     ]
-    more = tag("p", f"and {len(dump.pivot) - ROWS:,} more rows") if len(dump.pivot) > ROWS else None
+    more = tag("p", f"and {plural(len(dump.pivot) - ROWS, 'more row')}") if len(dump.pivot) > ROWS else None
     pivot = [tag("h2", "Pivot table"), table(["#", "object", "value", "pnode"], rows, ("#",)), more]
     return document(f"Node {_short(path)}", problems, facts(values), *pivot, here="/tree")
 

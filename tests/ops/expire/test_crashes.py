@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import random
+from functools import cache
+
 import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import read_quarantine
+from olympia_cli.catalog.quarantine import purged_before, read_quarantine
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import read_policy
 from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.export.export import create_export
+from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans, replay
@@ -110,6 +117,84 @@ def test_an_undo_that_is_cut_off_is_done_or_not(cut_at):
     undo(catalog)
     assert oldest_version(catalog.snapshot()) == 0
     assert min(check_catalog(store.inner)) == 0
+
+
+# A purge that dies among its deletions, which a store does in any order
+
+
+class UnorderedDeletions(CuttingStore):
+    def __init__(self, files: dict[str, tuple[bytes, int]], clock: FakeClock, seed: int, cut_at: int | None = None):
+        super().__init__(MemoryStore(files=dict(files), now_millis=clock.now_millis), cut_at)
+        self.deletions: list[int] = []
+        self._random = random.Random(seed)
+
+    def delete_many(self, paths):
+        paths = list(paths)
+        self._random.shuffle(paths)
+        # the look whether the store creates exclusively deletes a file, too
+        self.deletions += [at for at, path in enumerate(paths, self.writes) if not path.startswith(".tmp-")]
+        super().delete_many(paths)
+
+
+@cache
+def needed() -> tuple[dict[str, tuple[bytes, int]], FakeClock, str]:
+    """A mark that has rested. Its files are needed by kept versions, by a younger mark, by an export that shares them,
+    and by an open transaction, whose id is told."""
+    clock = FakeClock()
+    files: dict[str, tuple[bytes, int]] = {}
+    catalog = Catalog.create(MemoryStore("lake", files, clock.now_millis), order=4, clock=clock)
+    fill(catalog, clock)
+    create_export(catalog, MemoryStore("out"), "shared", scope(Mode.MINIMAL), at=AtVersion(5))
+    clock.advance(20 * DAY)
+    expire(catalog)
+    for number in range(8):
+        clock.advance(HOUR)
+        with catalog.transaction() as transaction:
+            transaction.drop_table(table(f"a.t{number}"))
+    clock.advance(20 * DAY)
+    planner = Planner(catalog, FLOORS)
+    mark(catalog, planner.expire(read_policy(planner.definition, planner.now)).mark)
+    begun = distributed.begin(catalog)
+    begun.transaction.create_table(table("a.staged"), location("staged"))
+    begun.save()
+    return files, clock, begun.id
+
+
+def purge_of(store: UnorderedDeletions, clock: FakeClock) -> None:
+    planner = Planner(Catalog(store, clock), FLOORS)
+    purge(planner.catalog, planner.purge(), planner.head.version, FLOORS)
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_purge_that_dies_among_its_deletions_loses_nothing_that_is_needed(seed):
+    files, now, transaction = needed()
+    clock = FakeClock(now.wall, now.elapsed)
+    counting = UnorderedDeletions(files, clock, seed)
+    purge_of(counting, clock)
+    cutting = UnorderedDeletions(files, clock, seed, random.Random(seed).choice(counting.deletions))
+    with pytest.raises(PowerCut):
+        purge_of(cutting, clock)
+    store = cutting.inner
+    catalog = Catalog(store, clock)
+    undo(catalog)
+    brought_back = check_catalog(store)
+    assert min(brought_back) == purged_before(catalog.snapshot().definition) > 0
+    whole = everything()
+    assert all(brought_back[version] == whole[version] for version in brought_back if version in whole)
+    report = fsck(store, FsckRequest(Level.FULL, all_versions=True, clock=clock))
+    assert not report.damaged, report.findings
+    distributed.load(catalog, transaction).commit()
+    purge_of(UnorderedDeletions(store._files, clock, seed), clock)
+    check_catalog(store)
+
+
+@cache
+def everything() -> dict[int, object]:
+    """The content of each version, had nothing been purged."""
+    files, now, _ = needed()
+    store = MemoryStore(files=dict(files))
+    undo(Catalog(store, FakeClock(now.wall, now.elapsed)))
+    return dict(check_catalog(store))
 
 
 # On real stores, whose clock is not ours to set

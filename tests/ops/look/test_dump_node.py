@@ -156,7 +156,7 @@ def test_a_hole_in_the_middle_does_not_hide_what_follows(files) -> None:
     ("data", "said"),
     [
         (b"", "it is empty"),
-        (bytes(4096), "all of its 4,096 bytes are zero"),
+        (bytes(4096), "it holds nothing but zeros: 4,096 bytes"),
         (b"PAR1" + bytes(50), "a Parquet file"),
         (b"hello, world, this is text", "not an Arrow file"),
         (b"ARROW1", "cut short after 6 bytes"),
