@@ -234,7 +234,7 @@ def test_the_other_commands_work_across_a_repair(run, repaired):
 def test_steps_of_an_import_are_not_done_twice_over_an_unreadable_version(run, repaired, tmp_path):
     lines = [json.dumps({"do": "ns create", "name": f"x{number}"}) for number in range(3)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
-    run("-c", repaired, "apply", tmp_path / "in.jsonl", "--commit-every", "1").failed(40, "what this version did")
+    run("-c", repaired, "apply", tmp_path / "in.jsonl", "--commit-every", "1").failed(40, "the actions of this version")
 
 
 # A rollback by hand
