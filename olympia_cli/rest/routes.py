@@ -14,7 +14,7 @@ from olympia_cli.rest.api import Operation
 from olympia_cli.rest.call import Call, answer, nothing
 from olympia_cli.rest.config import config
 from olympia_cli.rest.failures import bad_request, forbidden
-from olympia_cli.rest.page import health, html, objects, tree, versions
+from olympia_cli.rest.page import document, health, objects, tree, versions
 from olympia_cli.rest.prefixes import Prefix
 from olympia_cli.rest.record import Record
 
@@ -65,15 +65,15 @@ def operations(record: Record, access: Access) -> tuple[Operation, ...]:
         Operation("getToken", "POST", "/v1/oauth/tokens", lambda call: nothing(), public=True, form=True),
         Operation("healthz", "GET", "/healthz", partial(_healthy, access=access), public=True),
         Operation("metrics", "GET", "/metrics", partial(_metrics, record=record), browser=True),
-        Operation("style", "GET", "/page.css", lambda call: html.sheet(), public=True),
+        Operation("style", "GET", "/page.css", lambda call: document.sheet(), public=True),
         Operation("objects", "GET", "/", objects.objects, browser=True),
         Operation("namespace", "GET", "/namespace", objects.namespace, browser=True),
-        Operation("table", "GET", "/table", objects.table_page, browser=True),
+        Operation("table", "GET", "/table", objects.table, browser=True),
         Operation("files", "GET", "/files", objects.files, browser=True),
         Operation("view", "GET", "/view", objects.view, browser=True),
         Operation("versions", "GET", "/versions", versions.versions, browser=True),
         Operation("version", "GET", "/version", versions.version, browser=True),
-        Operation("diff", "GET", "/diff", versions.diff_page, browser=True),
+        Operation("diff", "GET", "/diff", versions.compare, browser=True),
         Operation("tree", "GET", "/tree", tree.tree, browser=True),
         Operation("node", "GET", "/node", tree.node, browser=True),
         Operation("health", "GET", "/health", health.health, browser=True),

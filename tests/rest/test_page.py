@@ -24,7 +24,8 @@ HOSTILE = '"><script>alert(1)</script>'
 ALLOWED = {
     *("html", "head", "meta", "title", "link", "body", "a", "nav", "ul", "ol", "li", "main", "p", "h1", "h2"),
     *("form", "input", "select", "option", "button", "div", "table", "thead", "tbody", "tr", "th", "td"),
-    *("span", "strong", "time", "code", "svg", "rect", "path", "text"),
+    *("span", "strong", "time", "code", "svg", "rect", "path", "header", "footer", "section", "details", "summary"),
+    *("dl", "dt", "dd", "del", "ins", "bdi", "blockquote", "br", "small"),
 }
 
 
@@ -44,7 +45,7 @@ class Markup(HTMLParser):
         self.elements.add(tag)
         self.attributes.update(name for name, _ in attrs)
         self.links += [value or "" for name, value in attrs if name == "href"]
-        if tag not in ("meta", "link", "input"):
+        if tag not in ("meta", "link", "input", "br"):
             self._open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:

@@ -175,7 +175,7 @@ def run(
     commands = next_commands(session, fsck_report, looked) if shows_commands else []
     full_report = with_commands(session, fsck_report, commands if shows_commands else None)
     if report is not None:
-        from olympia_cli.ops.fsck.page import report_page
+        from olympia_cli.cli.fsck_page import report_page
 
         lines = [(command.line, command.loss, command.why) for command in commands]
         _write(report, report_page(full_report, session.store.uri, clock.now_millis(), lines).encode())

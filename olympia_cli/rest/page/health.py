@@ -1,44 +1,81 @@
-"""The page with the health of the catalog: status, the last fsck, and the quarantine."""
+"""The page with the health of the catalog: status, the last runs, and the quarantine."""
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
 from starlette.responses import Response
 
+from olympia_cli.names import plural
 from olympia_cli.ops.expire.marks import list_marks
-from olympia_cli.ops.look.status import Standing, status
+from olympia_cli.ops.look.attention import Reason
+from olympia_cli.pages import size_text
 from olympia_cli.rest.call import Call
-from olympia_cli.rest.page import look
-from olympia_cli.rest.page.html import Content, code, document, facts, table, tag
-from olympia_cli.rest.page.look import page, version_link
+from olympia_cli.rest.page import document as pages
+from olympia_cli.rest.page.document import Link, document, page, url
 
 DAY_MILLIS = 86_400_000
 
 
 @page
 def health(call: Call) -> Response:
-    found = status(call.service.catalog)
-    look_of = "damaged" if found.damaged else "sound" if found.standing is Standing.SOUND else "open"
-    reasons = "; ".join(reason.text for reason in found.reasons)
-    shown = f"{found.standing}: {reasons}" if reasons else str(found.standing)
-    verdict = tag("p", shown[:1].upper() + shown[1:], class_=f"verdict {look_of}")
-    plain = {key: value for key, value in found.values.items() if not isinstance(value, dict | list)}
-    content: list[Content] = [verdict, facts((key.replace("_", " "), str(value)) for key, value in plain.items())]
-    for key, title in (("last_fsck", "Last fsck"), ("last_expire", "Last expire")):
-        record = found.values.get(key)
-        run = facts((name, code(str(value)[:300])) for name, value in record.items()) if record else tag("p", "Never.")
-        content += [tag("h2", title), run]
+    current = pages.health(call, fresh=True).status
+    assert current is not None
+    values, uri = current.values, call.latest.store.uri
+    lag = values["hint_lag"]
+    facts = {
+        "id": values["id"],
+        "versions": f"v{values['oldest_version']} to v{values['version']}",
+        "latest version at": values["created_at"],
+        "tree": f"{plural(values['depth'], 'level')} of order {values['order']:,}",
+        "hint": "missing" if lag is None else "right" if not lag else _lag(lag),
+        "transactions": _transactions(values),
+        "exports": ", ".join(values["export_names"]) or "none",
+        "read only": "a catalog of the Java SDK, which is never written to" if values["read_only"] else "",
+    }
     marks = [
         [
-            version_link(mark["version"]),
-            str(mark["marked_at"] or ""),
-            str(mark["purge_after"] or ""),
-            f"{len(mark['expired_versions']):,}",
-            "" if mark["files"] is None else f"{mark['files']:,}",
-            look.bytes_text(mark["bytes"]),
-            str(mark["problem"] or ""),
+            Link(f"v{mark['version']}", url("/version", v=mark["version"])),
+            mark["marked_at"],
+            mark["purge_after"],
+            len(mark["expired_versions"]),
+            mark["files"],
+            None if mark["bytes"] is None else size_text(mark["bytes"]),
+            mark["problem"],
         ]
         for mark in list_marks(call.latest, DAY_MILLIS)
     ]
-    headings = ["marked in", "at", "purged from", "versions", "files", "size", ""]
-    content += [tag("h2", "Quarantine"), table(headings, marks, ("versions", "files", "size"))]
-    return document("Health", *content, here="/health")
+    return document(
+        call,
+        "health.html",
+        here="/health",
+        reasons=[(reason.text, _command(reason, uri)) for reason in current.reasons],
+        facts=facts,
+        runs=[(title, _record(values[key])) for key, title in _RUNS],
+        marks=marks,
+    )
+
+
+_RUNS = (("last_fsck", "Last fsck"), ("last_expire", "Last expire"), ("last_export", "Last export"))
+
+
+def _command(reason: Reason, uri: str) -> str:
+    """Return the command that a reason recommends. One for another catalog names it first."""
+    if reason.shell:
+        return shlex.join(reason.words)
+    return shlex.join(("olympia", *(() if reason.words[0] == "-c" else ("-c", uri)), *reason.words))
+
+
+def _lag(lag: int) -> str:
+    return f"{plural(abs(lag), 'version')} {'behind' if lag > 0 else 'ahead'}"
+
+
+def _transactions(values: Mapping[str, Any]) -> str:
+    counts = {word: values[f"{word}_transactions"] for word in ("open", "stale", "unreadable")}
+    return ", ".join(f"{count:,} {word}" for word, count in counts.items() if count) or "none"
+
+
+def _record(record: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    return {key: value for key, value in (record or {}).items() if value is not None}

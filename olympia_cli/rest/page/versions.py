@@ -2,163 +2,164 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import Any
 
 from starlette.responses import Response
 
-from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.references import at_version, oldest_version
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import OlympiaError
+from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, RENAMES, RESTORES
 from olympia_cli.format.actions import Action
-from olympia_cli.names import ObjectName, quote_part, time_text
+from olympia_cli.names import full_name
 from olympia_cli.ops.look.describe import describe_action
 from olympia_cli.ops.look.diff import ObjectChange, diff
 from olympia_cli.ops.look.log import LogEntry, log
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import bad_request
-from olympia_cli.rest.page import look
-from olympia_cli.rest.page.html import Content, Html, code, document, facts, link, table, tag
-from olympia_cli.rest.page.look import object_link, page, version_link
+from olympia_cli.rest.page import document as pages
+from olympia_cli.rest.page.document import document, page
 
-PAGE = 50
+PAGE = 30
 ACTIONS = 8
 CHANGES = 500
+DIFFED = 40
+"""The number of actions up to which the list of versions shows the difference that a version made."""
+DIFFS = 8
+"""The number of differences that are read at the same time."""
+_KINDS = (("created", CREATES), ("restored", RESTORES), ("dropped", DROPS), ("renamed", RENAMES), ("altered", ALTERS))
 
 
 @page
 def versions(call: Call) -> Response:
     """Show the log, newest version first. Versions undone by a rollback are drawn beside the line."""
-    until = look.version(call, call.query.get("until", ""))
-    counts = look.number(call, "counts", until.version, until.version)
-    undoing = look.number(call, "undoing", 0, 2**32) or None
-    entries = list(islice(log(until, oldest_version(until), counts, undoing), PAGE + 1))
-    items = [_item(entry) for entry in entries[:PAGE]]
-    older = None
+    until = pages.version(call, call.query.get("until", ""))
+    counts = pages.number(call, "counts", until.version, until.version)
+    undoing = pages.number(call, "undoing", 0, 2**32) or None
+    oldest = oldest_version(until)
+    entries = list(islice(log(until, oldest, counts, undoing), PAGE + 1))
+    query = None
     if len(entries) > PAGE:
         for entry in entries[:PAGE]:
             if entry.undone_by is None:
                 counts = entry.version - 1 if entry.rollback_to is None else entry.rollback_to
                 undoing = None if entry.rollback_to is None else entry.version
         query = {"until": f"v{entries[PAGE].version}", "counts": counts, "undoing": undoing}
-        older = tag("p", link("Older versions", "/versions", query, rel="next"))
-    jump = tag(
-        "form",
-        tag(
-            "input",
-            name="until",
-            placeholder="from this version or time back",
-            aria_label="From this version or time back",
-        ),
-        tag("button", "Go"),
-    )
-    return document("Versions", jump, tag("ol", items, class_="log"), older, here="/versions")
+    with ThreadPoolExecutor(DIFFS) as executor:
+        diffs = executor.map(lambda entry: _difference(entry, oldest), entries[:PAGE])
+        items = [timeline_item(entry, diff) for entry, diff in zip(entries, diffs, strict=False)]
+    return document(call, "versions.html", here="/versions", items=items, next_query=query)
 
 
-def _item(entry: LogEntry) -> Html:
-    kind = "undone" if entry.undone_by is not None else "rollback" if entry.rollback_to is not None else None
-    head: list[Content] = [tag("strong", version_link(entry.version)), " "]
-    if entry.created_at_millis is not None:
-        head.append(tag("time", time_text(entry.created_at_millis), datetime=time_text(entry.created_at_millis)))
-    head += [" ", tag("span", entry.by, class_="quiet")]
+def timeline_item(entry: LogEntry, diff: Sequence[ObjectChange] = ()) -> dict[str, Any]:
+    """Return a version as the timeline shows it."""
+    kinds = {
+        "undone": entry.undone_by is not None,
+        "reverted": entry.reverted_by is not None,
+        "rollback": entry.rollback_to is not None,
+        "unreadable": bool(entry.unreadable),
+    }
+    return {
+        "entry": entry,
+        "css": " ".join(kind for kind, holds in kinds.items() if holds),
+        "actions": [_action(action) for action in entry.changes[:ACTIONS]],
+        "more": len(entry.changes) - ACTIONS,
+        "diff": diff,
+    }
+
+
+def _difference(entry: LogEntry, oldest: int) -> Sequence[ObjectChange]:
+    """Return the changes of a version, or nothing if they are many or cannot be read."""
+    previous, snapshot = entry.previous_version, entry.snapshot
+    if snapshot is None or previous is None or previous < oldest or not 0 < len(entry.changes) <= DIFFED:
+        return ()
     if entry.rollback_to is not None:
-        head += [" rollback to ", version_link(entry.rollback_to)]
-    if entry.undone_by is not None:
-        head += [" undone by ", version_link(entry.undone_by)]
-    lines: list[Content] = [tag("div", head)]
-    if entry.message:
-        lines.append(tag("div", entry.message))
-    if entry.unreadable:
-        lines.append(tag("div", entry.unreadable, class_="dropped"))
-    lines.append(_actions(entry.changes[:ACTIONS], len(entry.changes) - ACTIONS, entry.version))
-    return tag("li", lines, class_=kind)
+        return ()
+    try:
+        return list(islice(diff(at_version(previous, snapshot), snapshot), DIFFED))
+    except OlympiaError:
+        return ()
 
 
-def _actions(actions: Sequence[Action], more: int, version: int) -> Html:
-    shown = [tag("li", _action(action)) for action in actions]
-    if more > 0:
-        shown.append(tag("li", link(f"and {more:,} more", "/version", {"v": version})))
-    return tag("ul", shown)
-
-
-def _action(action: Action) -> list[Content]:
+def _action(action: Action) -> dict[str, Any]:
     described = describe_action(action)
-    words: list[Content] = [action.type_name.lower().replace("_", " "), " "]
-    if action.name is not None:
-        words.append(code(_plain(action.name)))
-    to = described["detail"].get("to")
-    if isinstance(to, dict):
-        words += [" to ", code(f"{to['namespace']}.{to['name']}")]
-    return words
+    detail, to = described["detail"], described["detail"].get("to")
+    change = next((change for change, types in _KINDS if action.type in types), "")
+    if change:
+        fields = [*detail.get("fields", ()), *detail.get("set", ()), *(f"−{key}" for key in detail.get("unset", ()))]
+        fields += [f"+column {column}" for column in detail.get("added_columns", ())]
+        fields += [f"−column {column}" for column in detail.get("removed_columns", ())]
+        fields += [f"column {names['from']} → {names['to']}" for names in detail.get("renamed_columns", ())]
+        fields += [f"{detail[key]:,} {key.replace('_', ' ')}" for key in detail if key.endswith("_files")]
+        if "from_version" in detail:
+            fields.append(f"from v{detail['from_version']}")
+    else:
+        fields = [f"{key.replace('_', ' ')} {value}" for key, value in detail.items() if value not in (None, [], {})]
+    return {
+        "change": change,
+        "words": f"{change} {described['object']}" if change else action.type_name.lower().replace("_", " "),
+        "name": "" if action.name is None else _plain(action.name.namespace, action.name.name),
+        "to": _plain(to["namespace"], "" if described["object"] == "namespace" else to["name"]) if to else "",
+        "detail": ", ".join(map(str, fields)),
+    }
 
 
-def _plain(name: ObjectName) -> str:
-    return f"{quote_part(name.namespace)}.{quote_part(name.name)}" if name.name else name.namespace
+def _plain(namespace: str, name: str) -> str:
+    return full_name(namespace, name) if name else namespace
 
 
 @page
 def version(call: Call) -> Response:
-    """Show one version: author, message and actions."""
+    """Show one version: author, message, actions, and the difference to the previous version."""
     number = call.query.get("v", "")
     if not number.isascii() or not number.isdigit():
         raise bad_request("v is not a version")
-    snapshot = look.version(call, f"v{number}")
+    snapshot = pages.version(call, f"v{number}")
     entry = next(log(snapshot, snapshot.version))
-    values: list[tuple[str, Content]] = [
-        ("at", time_text(snapshot.created_at_millis)),
-        ("by", entry.by or None),
-        ("message", entry.message or None),
-        ("previous", version_link(entry.previous_version)),
-        ("rollback to", version_link(entry.rollback_to)),
-        ("transaction", code(entry.transaction_id) if entry.transaction_id else None),
-        ("root", link(snapshot.file.path, "/node", {"path": snapshot.file.path})),
-    ]
-    links: list[Content] = [link("The objects in this version", "/", {"at": f"v{number}"})]
-    if entry.previous_version is not None:
-        links += [" · ", link("What it changed", "/diff", {"from": f"v{entry.previous_version}", "to": f"v{number}"})]
-    rows = [[_action(action), _detail(describe_action(action)["detail"])] for action in entry.changes[:CHANGES]]
-    more = tag("p", f"and {len(entry.changes) - CHANGES:,} more") if len(entry.changes) > CHANGES else None
-    listed = [tag("h2", "Actions"), table(["action", "detail"], rows), more]
-    return document(f"Version {number}", facts(values), tag("p", links), *listed, here="/versions")
+    previous, changes, problem = entry.previous_version, [], ""
+    if previous is not None and previous >= oldest_version(call.latest):
+        try:
+            changes = _first_changes(at_version(previous, snapshot), snapshot)
+        except OlympiaError as error:
+            problem = str(error)
+    return document(
+        call,
+        "version.html",
+        here="/versions",
+        number=snapshot.version,
+        entry=entry,
+        root=snapshot.file.path,
+        changes=changes[:CHANGES],
+        is_cut=len(changes) > CHANGES,
+        problem=problem,
+        actions=[_action(action) for action in entry.changes[:CHANGES]],
+        more=len(entry.changes) - CHANGES,
+    )
 
 
-def _detail(detail: dict[str, Any]) -> str:
-    return ", ".join(f"{key}: {value}" for key, value in detail.items() if value not in (None, [], {}))[:500]
+def _first_changes(old: Snapshot, new: Snapshot) -> list[ObjectChange]:
+    return list(islice(diff(old, new), CHANGES + 1))
 
 
 @page
-def diff_page(call: Call) -> Response:
+def compare(call: Call) -> Response:
     """Show the objects created, altered, renamed and dropped between two versions."""
-    new = look.version(call, call.query.get("to", ""))
+    new = pages.version(call, call.query.get("to", ""))
     before = call.query.get("from", "") or (
         f"v{new.version - 1}" if new.version > oldest_version(new) else f"v{new.version}"
     )
-    old = look.version(call, before)
-    form = tag(
-        "form",
-        tag("input", name="from", value=f"v{old.version}", aria_label="From version, time or export"),
-        tag("input", name="to", value=f"v{new.version}", aria_label="To version, time or export"),
-        tag("button", "Compare"),
+    old = pages.version(call, before)
+    changes = _first_changes(old, new)
+    return document(
+        call,
+        "diff.html",
+        here="/diff",
+        old=f"v{old.version}",
+        new=f"v{new.version}",
+        changes=changes[:CHANGES],
+        is_cut=len(changes) > CHANGES,
+        most=CHANGES,
     )
-    changes = list(islice(diff(old, new), CHANGES + 1))
-    rows = [list(_change(change, f"v{old.version}", f"v{new.version}")) for change in changes[:CHANGES]]
-    more = (
-        tag("p", f"Only the first {CHANGES:,} are shown; olympia diff shows all.") if len(changes) > CHANGES else None
-    )
-    title = f"From v{old.version} to v{new.version}"
-    return document(title, form, table(["", "change", "kind", "name", "what"], rows), more, here="/diff")
-
-
-_SIGNS = {"created": "+", "dropped": "-", "altered": "~", "renamed": ">"}
-
-
-def _change(change: ObjectChange, old: str, new: str) -> Iterator[Content]:
-    yield tag("span", _SIGNS[change.change], class_=f"sign {change.change}", aria_hidden="true")
-    yield change.change
-    yield change.name.kind.word
-    yield object_link(change.name, old if change.change == "dropped" else new)
-    renamed: list[Content] = ["from ", code(_plain(change.old_name))] if change.change == "renamed" else []
-    fields = [
-        tag("div", f"{field}: ", code(str(before)), " → ", code(str(after)))
-        for field, (before, after) in list(change.fields().items())[:20]
-    ]
-    yield [*renamed, *fields]
