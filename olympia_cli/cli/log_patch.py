@@ -48,19 +48,8 @@ def _patch(new: Snapshot, previous: int) -> Iterator[str]:
             yield f"  {line}"
     for change in diff(old, new):
         yield change_line(change)
-        for line in field_lines(all_fields(change)):
+        for line in field_lines(change.all_fields()):
             yield f"  {line}"
-
-
-def all_fields(change: ObjectChange) -> Fields:
-    """The fields that changed; of an object that came or went, all of them, so that it can be made again."""
-    if change.old is not None and change.new is not None:
-        return change.fields()
-    side = change.new or change.old
-    if side is None:
-        return {}
-    empty = type(side.definition)()
-    return changed_fields(*((empty, side.definition) if change.old is None else (side.definition, empty)))
 
 
 def change_line(change: ObjectChange) -> str:

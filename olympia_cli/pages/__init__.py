@@ -40,7 +40,14 @@ def _environment(folder: Path) -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"ago": ago, "cut": cut, "plural": plural, "size": size_text, "time": time_text}
+    environment.filters |= {
+        "ago": ago,
+        "cut": cut,
+        "moment": moment,
+        "plural": plural,
+        "size": size_text,
+        "time": time_text,
+    }
     return environment
 
 
@@ -78,6 +85,11 @@ def ago(millis: int, now: int) -> str:
     if abs(now - millis) < 60_000:
         return "just now"
     return f"{span_text(now - millis)} ago" if millis < now else f"in {span_text(millis - now)}"
+
+
+def moment(millis: int) -> str:
+    """Return a time in UTC for reading, to the second."""
+    return time_text(millis)[:19].replace("T", " ")
 
 
 def size_text(size: int) -> str:

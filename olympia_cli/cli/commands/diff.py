@@ -39,7 +39,7 @@ def run(
     read. Fields that differ are always shown.
     """
     from olympia_cli.cli.escape import visible
-    from olympia_cli.cli.log_patch import all_fields, change_line, field_lines, told_changes
+    from olympia_cli.cli.log_patch import change_line, field_lines, told_changes
     from olympia_cli.cli.log_render import painter, style
     from olympia_cli.errors import InvalidOption
     from olympia_cli.ops.look.diff import ObjectChange, changed_fields, describe_change, diff
@@ -79,7 +79,7 @@ def run(
         counts[key] = counts.get(key, 0) + 1
         return change
 
-    paint, fields = painter(session), all_fields if patch else ObjectChange.fields
+    paint, fields = painter(session), ObjectChange.all_fields if patch else ObjectChange.fields
     with session.out(paged=True) as out:
         if session.is_tty and session.output is not Output.NAME:
             out.write(f"v{before.version} → v{after.version}\n")

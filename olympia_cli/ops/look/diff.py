@@ -35,6 +35,15 @@ class ObjectChange:
             return {}
         return changed_fields(self.old.definition, self.new.definition)
 
+    def all_fields(self) -> dict[str, tuple[Any, Any]]:
+        """Like `fields`, with all fields of an object that was created or dropped."""
+        present = self.new or self.old
+        if present is None or (self.old is not None and self.new is not None):
+            return self.fields()
+        empty = type(present.definition)()
+        old, new = (empty, present.definition) if self.old is None else (present.definition, empty)
+        return changed_fields(old, new)
+
 
 def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
     """Return the changes between two versions, sorted by name. Subtrees that both versions share are not read.

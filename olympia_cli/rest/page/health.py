@@ -11,7 +11,7 @@ from starlette.responses import Response
 from olympia_cli.names import plural
 from olympia_cli.ops.expire.marks import list_marks
 from olympia_cli.ops.look.attention import Reason
-from olympia_cli.pages import size_text
+from olympia_cli.pages import moment, size_text
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.page import document as pages
 from olympia_cli.rest.page.document import Link, document, page, url
@@ -28,7 +28,7 @@ def health(call: Call) -> Response:
     facts = {
         "id": values["id"],
         "versions": f"v{values['oldest_version']} to v{values['version']}",
-        "latest version at": values["created_at"],
+        "committed": moment(call.latest.created_at_millis),
         "tree": f"{plural(values['depth'], 'level')} of order {values['order']:,}",
         "hint": "missing" if lag is None else "right" if not lag else _lag(lag),
         "transactions": _transactions(values),
@@ -38,8 +38,7 @@ def health(call: Call) -> Response:
     marks = [
         [
             Link(f"v{mark['version']}", url("/version", v=mark["version"])),
-            mark["marked_at"],
-            mark["purge_after"],
+            *((mark[key] or "")[:19].replace("T", " ") for key in ("marked_at", "purge_after")),
             len(mark["expired_versions"]),
             mark["files"],
             None if mark["bytes"] is None else size_text(mark["bytes"]),
@@ -52,6 +51,10 @@ def health(call: Call) -> Response:
         "health.html",
         here="/health",
         reasons=[(reason.text, _command(reason, uri)) for reason in current.reasons],
+        # the details of a sound check would contradict damage that another check found
+        checked=[
+            run for run in reversed(current.runs) if run.sound and run.version is not None and not current.damaged
+        ],
         facts=facts,
         runs=[(title, _record(values[key])) for key, title in _RUNS],
         marks=marks,
@@ -78,4 +81,9 @@ def _transactions(values: Mapping[str, Any]) -> str:
 
 
 def _record(record: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    return {key: value for key, value in (record or {}).items() if value is not None}
+    """Return what a run noted about itself. A time is shortened for reading."""
+    return {
+        key: value[:19].replace("T", " ") if key.endswith("_at") and isinstance(value, str) else value
+        for key, value in (record or {}).items()
+        if value is not None
+    }

@@ -14,11 +14,11 @@ from olympia_cli.errors import OlympiaError
 from olympia_cli.iceberg.data_files import files_of
 from olympia_cli.iceberg.locations import ANYWHERE
 from olympia_cli.masking import masked
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, time_text
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, plural
 from olympia_cli.ops.look.describe import describe_object
 from olympia_cli.ops.look.history import history
 from olympia_cli.ops.look.log import log
-from olympia_cli.pages import size_text
+from olympia_cli.pages import ago, moment, size_text
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request
 from olympia_cli.rest.page import document as pages
@@ -66,10 +66,26 @@ def objects(call: Call) -> Response:
         kind=word or "all",
         looked_up_to=last if not is_end and len(found) < PAGE else "",
         next_query=None if is_end or last is None else {"q": wanted, "kind": shown, "at": at, **_position(last)},
-        recent=[timeline_item(entry) for entry in islice(log(snapshot, oldest_version(snapshot)), RECENT)]
+        figures=_figures(call) if is_front else {},
+        recent=[timeline_item(entry, most=3) for entry in islice(log(snapshot, oldest_version(snapshot)), RECENT)]
         if is_front
         else [],
     )
+
+
+def _figures(call: Call) -> dict[str, str]:
+    current = pages.health(call).status
+    if current is None:
+        return {}
+    values = current.values
+    checked = next((run.finished_at_millis for run in reversed(current.runs) if run.sound), None)
+    return {
+        "kept versions": f"v{values['oldest_version']} to v{values['version']}",
+        "tree": plural(values["depth"], "level"),
+        "open transactions": f"{values['open_transactions']:,}",
+        "exports": f"{values['exports']:,}",
+        "checked": "never" if checked is None else ago(checked, call.service.catalog.clock.now_millis()),
+    }
 
 
 def _search(entries: Iterable[tuple[ObjectName, str]], wanted: str) -> tuple[list[ObjectName], ObjectName | None, bool]:
@@ -136,7 +152,11 @@ def view(call: Call) -> Response:
 
 def _object(call: Call, name: ObjectName, described: Mapping[str, Any], **values: Any) -> Response:
     at, snapshot = pages.at(call), pages.snapshot(call)
-    facts = {key: value for key, value in described.items() if key not in ("namespace", "name", "properties", "schema")}
+    facts = {
+        key: value
+        for key, value in described.items()
+        if key not in ("namespace", "name", "properties", "schema", "version")
+    }
     shown = {"lists": [], "figures": {}, "tables": [], "problem": "", "note": "", **values}
     if "revisions" not in values:
         back_to = max(0, snapshot.version - VERSIONS)
@@ -223,7 +243,7 @@ def _table(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def _snapshot(one: Mapping[str, Any], refs: Mapping[str, str]) -> list[Any]:
     summary, id, when = _dict(one.get("summary")), str(one.get("snapshot-id")), one.get("timestamp-ms")
     counts = [_count(summary.get(key)) for key in ("added-records", "total-records")]
-    return [id, time_text(when) if isinstance(when, int) else "", summary.get("operation"), *counts, refs.get(id)]
+    return [id, moment(when) if isinstance(when, int) else "", summary.get("operation"), *counts, refs.get(id)]
 
 
 def _current(metadata: Mapping[str, Any], key: str, id: str, current: str, single: str = "") -> dict[str, Any]:

@@ -59,23 +59,24 @@ def tree(call: Call) -> Response:
         top=_box(snapshot, path or snapshot.file.path, top, at),
         boxes=[_box(snapshot, child, nodes.get(child), at) for child in children[:DRAWN]],
         left_out=len(children) - DRAWN,
-        ancestors=[Link(_short(one), url("/tree", path=one, at=at)) for one in _ancestors(snapshot, path, top)],
+        ancestors=_ancestors(snapshot, path, top, at) if path else [],
     )
 
 
-def _ancestors(snapshot: Snapshot, path: str, node: Node) -> list[str]:
-    """Return the paths of the nodes between the root and a node."""
-    current, way = snapshot.root.node, list[str]()
-    for _ in range(MAX_DEPTH if path and node.keys else 0):
+def _ancestors(snapshot: Snapshot, path: str, node: Node, at: str) -> list[Link | str]:
+    """Return the way from the root to a node. A node outside of this version's tree has only the root above it."""
+    way: list[Link | str] = [Link(f"root of v{snapshot.version}", url("/tree", at=at))]
+    current = snapshot.root.node
+    for _ in range(MAX_DEPTH if node.keys else 0):
         index, is_found = current.find(node.keys[0])
         child = None if is_found or current.is_leaf else current.children[index]
         if child == path:
-            return way
+            return [*way, _short(path)]
         if not isinstance(child, str):
             break
-        way.append(child)
+        way.append(Link(_short(child), url("/tree", path=child, at=at)))
         current = snapshot.reader.node(child)
-    return []
+    return [way[0], _short(path)]
 
 
 def _box(snapshot: Snapshot, path: str, node: Node | None, at: str) -> Box:

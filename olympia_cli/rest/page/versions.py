@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import islice
+from itertools import groupby, islice
 from typing import Any
 
 from starlette.responses import Response
@@ -14,7 +14,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, RENAMES, RESTORES
 from olympia_cli.format.actions import Action
-from olympia_cli.names import full_name
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, full_name, plural
 from olympia_cli.ops.look.describe import describe_action
 from olympia_cli.ops.look.diff import ObjectChange, diff
 from olympia_cli.ops.look.log import LogEntry, log
@@ -28,9 +28,14 @@ ACTIONS = 8
 CHANGES = 500
 DIFFED = 40
 """The number of actions up to which the list of versions shows the difference that a version made."""
+FOLD_FROM = 4
+"""The number of similar actions from which one line stands for all of them."""
+MEMBERS = 100
+"""The number of objects that such a line names when it is opened."""
 DIFFS = 8
 """The number of differences that are read at the same time."""
 _KINDS = (("created", CREATES), ("restored", RESTORES), ("dropped", DROPS), ("renamed", RENAMES), ("altered", ALTERS))
+_FILES = ("added_files", "removed_files", "deleted_files", "unnamed_files")
 
 
 @page
@@ -49,66 +54,94 @@ def versions(call: Call) -> Response:
                 undoing = None if entry.rollback_to is None else entry.version
         query = {"until": f"v{entries[PAGE].version}", "counts": counts, "undoing": undoing}
     with ThreadPoolExecutor(DIFFS) as executor:
-        diffs = executor.map(lambda entry: _difference(entry, oldest), entries[:PAGE])
-        items = [timeline_item(entry, diff) for entry, diff in zip(entries, diffs, strict=False)]
+        changes = executor.map(lambda entry: _changes(entry, oldest), entries[:PAGE])
+        items = [timeline_item(entry, changed) for entry, changed in zip(entries, changes, strict=False)]
     return document(call, "versions.html", here="/versions", items=items, next_query=query)
 
 
-def timeline_item(entry: LogEntry, diff: Sequence[ObjectChange] = ()) -> dict[str, Any]:
-    """Return a version as the timeline shows it."""
+def timeline_item(
+    entry: LogEntry, changes: Mapping[ObjectName, ObjectChange] | None = None, most: int = ACTIONS
+) -> dict[str, Any]:
+    """Return a version as the timeline shows it. The actions of the objects in `changes` unfold to their fields."""
     kinds = {
         "undone": entry.undone_by is not None,
         "reverted": entry.reverted_by is not None,
         "rollback": entry.rollback_to is not None,
         "unreadable": bool(entry.unreadable),
     }
+    lines = list(islice(_lines(entry.changes, changes or {}), most + 1))
     return {
         "entry": entry,
         "css": " ".join(kind for kind, holds in kinds.items() if holds),
-        "actions": [_action(action) for action in entry.changes[:ACTIONS]],
-        "more": len(entry.changes) - ACTIONS,
-        "diff": diff,
+        "lines": lines[:most],
+        "more": len(entry.changes) - sum(line["count"] for line in lines[:most]),
     }
 
 
-def _difference(entry: LogEntry, oldest: int) -> Sequence[ObjectChange]:
-    """Return the changes of a version, or nothing if they are many or cannot be read."""
+def _changes(entry: LogEntry, oldest: int) -> dict[ObjectName, ObjectChange]:
+    """Return the changes of a version by the new and the old names. Return none if they are many or unreadable."""
     previous, snapshot = entry.previous_version, entry.snapshot
-    if snapshot is None or previous is None or previous < oldest or not 0 < len(entry.changes) <= DIFFED:
-        return ()
-    if entry.rollback_to is not None:
-        return ()
+    if snapshot is None or previous is None or previous < oldest or entry.rollback_to is not None:
+        return {}
+    if not 0 < len(entry.changes) <= DIFFED:
+        return {}
     try:
-        return list(islice(diff(at_version(previous, snapshot), snapshot), DIFFED))
+        changes = list(islice(diff(at_version(previous, snapshot), snapshot), DIFFED))
     except OlympiaError:
-        return ()
+        return {}
+    return {name: change for change in changes for name in (change.name, change.old_name)}
 
 
-def _action(action: Action) -> dict[str, Any]:
-    described = describe_action(action)
-    detail, to = described["detail"], described["detail"].get("to")
-    change = next((change for change, types in _KINDS if action.type in types), "")
+def _lines(actions: Sequence[Action], changes: Mapping[ObjectName, ObjectChange]) -> Iterator[dict[str, Any]]:
+    """Yield a line per action. Many neighbours that were created or dropped in one namespace share a line."""
+    for (change, kind, _), group in groupby(actions, key=_alike):
+        alike = list(group)
+        if change not in ("created", "dropped") or len(alike) < FOLD_FROM:
+            for action in alike:
+                yield {**_line(action), "diff": None if action.name is None else changes.get(action.name)}
+            continue
+        words = f"{change} {plural(len(alike), Kind(kind).word)}"
+        members = [str(action.name) for action in alike[:MEMBERS]]
+        last = alike[-1].name
+        name = f"{members[0]} … {last.namespace if isinstance(last, NamespaceName) else last and last.name}"
+        fold = {"words": words, "name": name, "detail": "", "members": members, "count": len(alike)}
+        yield {**_line(alike[0]), **fold}
+
+
+def _alike(action: Action) -> tuple[str, int, str]:
+    name = action.name
+    kind = 0 if name is None else name.kind
+    return _change(action), kind, name.namespace if isinstance(name, TableName | ViewName) else ""
+
+
+def _change(action: Action) -> str:
+    return next((change for change, types in _KINDS if action.type in types), "")
+
+
+def _line(action: Action) -> dict[str, Any]:
+    described, change = describe_action(action), _change(action)
+    detail, to, kind = described["detail"], described["detail"].get("to"), described["object"]
     if change:
-        fields = [*detail.get("fields", ()), *detail.get("set", ()), *(f"−{key}" for key in detail.get("unset", ()))]
+        fields = [field.removeprefix("iceberg_").replace("_", " ") for field in detail.get("fields", ())]
+        fields += [*detail.get("set", ()), *(f"−{key}" for key in detail.get("unset", ()))]
         fields += [f"+column {column}" for column in detail.get("added_columns", ())]
         fields += [f"−column {column}" for column in detail.get("removed_columns", ())]
         fields += [f"column {names['from']} → {names['to']}" for names in detail.get("renamed_columns", ())]
-        fields += [f"{detail[key]:,} {key.replace('_', ' ')}" for key in detail if key.endswith("_files")]
+        fields += [plural(detail[key], key.removesuffix("s").replace("_", " ")) for key in _FILES if detail.get(key)]
         if "from_version" in detail:
             fields.append(f"from v{detail['from_version']}")
     else:
         fields = [f"{key.replace('_', ' ')} {value}" for key, value in detail.items() if value not in (None, [], {})]
     return {
         "change": change,
-        "words": f"{change} {described['object']}" if change else action.type_name.lower().replace("_", " "),
-        "name": "" if action.name is None else _plain(action.name.namespace, action.name.name),
-        "to": _plain(to["namespace"], "" if described["object"] == "namespace" else to["name"]) if to else "",
-        "detail": ", ".join(map(str, fields)),
+        "words": f"{change} {kind}" if change else action.type_name.lower().replace("_", " "),
+        "name": action.name or "",
+        "to": "" if not to else to["name"] if kind == "namespace" else full_name(to["namespace"], to["name"]),
+        "detail": ", ".join(field for field in map(str, fields) if field != "previous metadata location"),
+        "diff": None,
+        "members": (),
+        "count": 1,
     }
-
-
-def _plain(namespace: str, name: str) -> str:
-    return full_name(namespace, name) if name else namespace
 
 
 @page
@@ -135,8 +168,7 @@ def version(call: Call) -> Response:
         changes=changes[:CHANGES],
         is_cut=len(changes) > CHANGES,
         problem=problem,
-        actions=[_action(action) for action in entry.changes[:CHANGES]],
-        more=len(entry.changes) - CHANGES,
+        item=timeline_item(entry, most=CHANGES),
     )
 
 
