@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from html import unescape
 from html.parser import HTMLParser
@@ -15,12 +20,17 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.names import NamespaceName, TableName, ViewName
+from olympia_cli.ops.fsck.last_fsck import note_fsck
 from olympia_cli.rest.page import objects, versions
+from olympia_cli.rest.page.document import REFRESH_MILLIS
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
+from tests.helpers.clock import FakeClock
+from tests.helpers.fsck import fsck
 from tests.helpers.serving import Served, serving
 
 HOSTILE = '"><script>alert(1)</script>'
+PAGES = ("/", "/namespace", "/table", "/files", "/view", "/versions", "/version", "/diff", "/tree", "/node", "/health")
 ALLOWED = {
     *("html", "head", "meta", "title", "link", "body", "a", "nav", "ul", "ol", "li", "main", "p", "h1", "h2"),
     *("form", "input", "select", "option", "button", "div", "table", "thead", "tbody", "tr", "th", "td"),
@@ -55,6 +65,11 @@ class Markup(HTMLParser):
         assert self._open.pop() == tag
 
 
+def words(page: httpx.Response) -> str:
+    """The text of a page, without markup."""
+    return " ".join(unescape(re.sub("<[^>]*>", " ", page.text.partition("<body>")[2])).split())
+
+
 def check(page: httpx.Response) -> Markup:
     """A page that is well made and safe, whatever it shows."""
     found = Markup(page)
@@ -63,7 +78,8 @@ def check(page: httpx.Response) -> Markup:
     assert "script" not in page.headers["content-security-policy"]
     assert page.headers["content-security-policy"].startswith("default-src 'none'")
     assert all(link.startswith(("/", "#")) and not link.startswith("//") for link in found.links)
-    assert not re.search("[\x00-\x09\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.text)
+    assert not re.search("[\x00-\x09\x0b-\x1f\u200e\u200f\u202a-\u202e\u2066-\u2069]", page.text)
+    assert not re.search(r"\b(None|True|False|Undefined)\b", words(page))
     return found
 
 
@@ -139,6 +155,169 @@ def test_search_looks_at_names_of_one_kind(served):
     assert "page.rows" in found.text
     assert "page.&quot;" not in found.text
     assert "Nothing." in served.http.get("/", params={"kind": "table", "q": "nowhere"}).text
+
+
+def test_search_looks_at_names_of_all_kinds(served):
+    found = served.http.get("/", params={"q": "A"})
+    assert "All kinds" in found.text
+    kinds = re.findall(r'<span class="kind \w+">(\w+)</span>', found.text)
+    assert kinds == sorted(kinds)
+    assert kinds[0] == "namespace"
+    listed = set(re.findall(r'href="(/(?:namespace|table|view)\?[^"]*)"', served.http.get("/?kind=all").text))
+    assert len(listed) == 6
+    assert "a.b.表" in served.http.get("/", params={"kind": "view", "q": "表"}).text.replace("&#34;", "")
+
+
+def test_a_list_of_all_kinds_continues_with_the_next_kind(monkeypatch):
+    monkeypatch.setattr(objects, "PAGE", 3)
+    catalog = Catalog.create(MemoryStore())
+    with catalog.transaction() as transaction:
+        for number in range(4):
+            transaction.create_namespace(NamespaceName(f"n{number}"))
+            transaction.create_table(TableName("n0", f"t{number}"), "/x")
+            transaction.create_view(ViewName("n0", f"v{number}"), ViewDef(substrait_read_rel=b"plan"))
+    with serving(catalog.store) as found:
+        listed = [
+            unescape(link)
+            for page in pages(found, "/?kind=all")
+            for link in re.findall(r'href="(/(?:namespace|table|view)\?[^"]*)"', page.text)
+        ]
+    assert listed == [
+        *(f"/namespace?ns=n{number}" for number in range(4)),
+        *(f"/{kind}?ns=n0&name={kind[0]}{number}" for kind in ("table", "view") for number in range(4)),
+    ]
+
+
+def test_the_header_names_the_catalog_its_version_and_its_health(served):
+    for path in ("/", "/versions", "/tree", "/version?v=x"):
+        header = served.http.get(path).text.partition("</header>")[0]
+        assert ">catalog</span>" in header
+        assert f">v{served.version}</a>" in header
+        assert "Never checked" in header
+
+
+def test_the_health_in_the_header_is_refreshed():
+    clock = FakeClock()
+    store = MemoryStore(now_millis=clock.now_millis)
+    Catalog.create(store, clock=clock)
+    with serving(store, clock=clock) as found:
+        assert "Never checked" in found.http.get("/").text
+        note_fsck(store, fsck(store), clock, all_versions=False)
+        assert "Never checked" in found.http.get("/versions").text
+        assert ">Sound<" in found.http.get("/health").text
+        assert ">Sound<" in found.http.get("/versions").text
+        store.delete_many(["ops/last-fsck.json"])
+        assert ">Sound<" in found.http.get("/versions").text
+        clock.advance(REFRESH_MILLIS)
+        assert "Never checked" in found.http.get("/versions").text
+
+
+def test_a_version_unfolds_to_the_fields_that_changed(served):
+    with served.catalog.transaction("tidy") as transaction:
+        transaction.alter_namespace(NamespaceName("page"), {"owner": "ann", "tier": "gold"})
+    with served.catalog.transaction("tidy again") as transaction:
+        transaction.alter_namespace(NamespaceName("page"), {"owner": "carol"})
+    page = served.http.get("/versions")
+    check(page)
+    item = page.text.partition("tidy again")[2].partition("</details>")[0]
+    opening = r'<li class="altered"><details><summary>.*altered namespace <code>page</code>.*owner.*</summary>'
+    assert re.search(opening, item, re.DOTALL)
+    assert "<dt>properties.owner</dt>" in item
+    assert "<del>− ann</del>" in item
+    assert "<ins>+ carol</ins>" in item
+    assert "tier" not in item
+    assert "just now" in page.text
+    assert next(part for part in page.text.split("<li") if "renamed table" in part).startswith(' class="renamed"')
+
+
+def test_many_similar_actions_share_a_line_that_unfolds_to_their_names():
+    catalog = Catalog.create(MemoryStore())
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("n"))
+        for number in range(250):
+            transaction.create_table(TableName("n", f"t{number:03}"), "/x")
+    with serving(catalog.store) as found:
+        page = found.http.get("/versions")
+    check(page)
+    assert "created 250 tables n.t000 … t249 n.t000 n.t001" in words(page)
+    assert "n.t099 and 150 more objects" in words(page)
+
+
+def test_the_next_command_of_the_health_page_can_be_typed(tmp_path):
+    store = LocalStore(tmp_path / "it's")
+    catalog = Catalog.create(store)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("n"))
+
+    def next_command() -> list[str]:
+        page = found.http.get("/health")
+        check(page)
+        return shlex.split(unescape(re.findall(r'<code class="command">(.*?)</code>', page.text)[0]))
+
+    def typed(command: list[str]) -> int:
+        assert command[0] == "olympia"
+        return subprocess.run([sys.executable, "-m", "olympia_cli", *command[1:]], capture_output=True).returncode
+
+    with serving(store) as found:
+        assert next_command() == ["olympia", "-c", store.uri, "fsck"]
+        assert typed(next_command()) == 0
+        assert "Sound" in words(found.http.get("/health"))
+        path = catalog.snapshot().find(NamespaceName("n"))
+        assert path is not None
+        content = store.read(path)
+        store.delete_many([path])
+        assert typed(["olympia", "-c", store.uri, "fsck", "--level", "full"]) == 50
+        page = found.http.get("/health")
+        assert "Damaged" in words(page)
+        assert "Sound" not in words(page)
+        store.create(path, content)
+        assert typed(next_command()) == 0
+        assert "Sound" in words(found.http.get("/health"))
+
+
+def test_metadata_and_messages_of_any_size_and_any_characters(tmp_path):
+    """A metadata file is not the catalog's: it may hold half surrogates, marks that turn text around, and much text."""
+    odd = {"name": f"{HOSTILE}\ud800\u200f", "doc": "x" * 10_000, "type": {"type": "struct", "fields": []}}
+    metadata = {
+        "format-version": 2, "location": HOSTILE, "last-column-id": [], "current-schema-id": 0, "current-snapshot-id": 7,
+        "schemas": [{"schema-id": 0, "fields": [{"id": 1, **odd}, {"id": None}, {"id": True, "name": ["a", None]}]}],
+        "partition-specs": [{"spec-id": 0, "fields": [{"source-id": 1, "transform": HOSTILE}]}], "default-spec-id": 0,
+        "snapshots": [{"snapshot-id": 7, "timestamp-ms": 10**30, "summary": {"operation": None, "total-records": "x"}}],
+        "refs": {HOSTILE: {"snapshot-id": 7}},
+    }  # fmt: skip
+    (tmp_path / "metadata.json").write_text(json.dumps(metadata))
+    store = LocalStore(tmp_path / "catalog")
+    catalog = Catalog.create(store)
+    with catalog.transaction(f"{HOSTILE}\u200f\n" + "m" * 10_000) as transaction:
+        transaction.create_namespace(NamespaceName("n"), {"text": "p" * 10_000, "\u200fturned": "\u2067"})
+        transaction.create_table(TableName("n", "t"), str(tmp_path / "metadata.json"))
+    with serving(store) as found:
+        for path in ("/?q=%ED%A0%80%E2%80%8F", "/versions", "/version?v=1", "/diff?from=v0&to=v1", "/namespace?ns=n"):
+            page = found.http.get(path)
+            assert page.status_code == 200
+            check(page)
+        page = found.http.get("/table?ns=n&name=t")
+        check(page)
+        assert "\\ud800\\u200f" in page.text
+        assert len(found.http.get("/versions").text) < 20_000
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_token_for_a_namespace_sees_no_page(tmp_path, path):
+    """Every page shows the whole catalog: its header, its versions and its health."""
+    tokens = tmp_path / "tokens.toml"
+    digests = {name: hashlib.sha256(name.encode()).hexdigest() for name in ("all", "some")}
+    entries = [
+        f'[[token]]\nname = "{name}"\nsha256 = "{digest}"\nscopes = ["read"]' for name, digest in digests.items()
+    ]
+    tokens.write_text("\n".join(entries) + '\nnamespaces = ["n"]\n')
+    with serving(MemoryStore("secret-name"), tokens=str(tokens)) as found:
+        with found.catalog.transaction("secret message") as transaction:
+            transaction.create_namespace(NamespaceName("hidden"))
+        refused = [found.http.get(path), found.http.get(path, auth=("", "some"))]
+        assert [answer.status_code for answer in refused] == [401, 403]
+        assert not any(text in answer.text for answer in refused for text in ("secret", "hidden", "v1"))
+        assert found.http.get(path, auth=("", "all")).status_code in (200, 400, 404)
 
 
 def test_an_older_version_is_shown_as_such_and_its_links_stay_there(served):
