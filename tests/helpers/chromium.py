@@ -16,7 +16,7 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
     *("--hide-scrollbars", "--remote-debugging-pipe"),
 )
-KEYS = {"Tab": 9, "Enter": 13}
+KEYS = {"Tab": 9, "Enter": 13, "ArrowDown": 40}
 
 
 class Browser:
@@ -80,8 +80,12 @@ class Browser:
         value = "dark" if wanted else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": value}])
 
-    def picture(self, path: Path, width: int = 1000, height: int = 700) -> None:
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+    def resize(self, width: int, height: int = 800) -> None:
+        mobile = width < 500
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+
+    def picture(self, path: Path) -> None:
+        """Save the visible part of the page as PNG."""
         path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
 
     def _next(self) -> dict[str, Any]:

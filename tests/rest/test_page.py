@@ -279,7 +279,8 @@ def test_metadata_and_messages_of_any_size_and_any_characters(tmp_path):
     """A metadata file is not the catalog's: it may hold half surrogates, marks that turn text around, and much text."""
     odd = {"name": f"{HOSTILE}\ud800\u200f", "doc": "x" * 10_000, "type": {"type": "struct", "fields": []}}
     metadata = {
-        "format-version": 2, "location": HOSTILE, "last-column-id": [], "current-schema-id": 0, "current-snapshot-id": 7,
+        "format-version": 2, "location": HOSTILE, "last-column-id": [],
+        "current-schema-id": 0, "current-snapshot-id": 7,
         "schemas": [{"schema-id": 0, "fields": [{"id": 1, **odd}, {"id": None}, {"id": True, "name": ["a", None]}]}],
         "partition-specs": [{"spec-id": 0, "fields": [{"source-id": 1, "transform": HOSTILE}]}], "default-spec-id": 0,
         "snapshots": [{"snapshot-id": 7, "timestamp-ms": 10**30, "summary": {"operation": None, "total-records": "x"}}],
