@@ -1,4 +1,5 @@
-"""Make docs/pictures: the program's output in a terminal, as SVG, from a catalog made on the spot.
+"""Make docs/pictures from catalogs made on the spot: the program's output in a terminal as SVG, and the pages of
+`olympia serve` in Chromium as PNG.
 
 Usage: python tools/generate_pictures.py
 """
@@ -15,14 +16,29 @@ import subprocess
 import sys
 import tempfile
 import termios
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.cli.render import plain_svg
+from olympia_cli.format.pb.objects_pb2 import ViewDef
+from olympia_cli.names import NamespaceName, TableName, ViewName
+from olympia_cli.ops.fsck.fsck import FsckRequest, fsck
+from olympia_cli.ops.fsck.last_fsck import note_fsck
+from olympia_cli.storage.memory import MemoryStore
 
 TOP = Path(__file__).parents[1]
+sys.path.insert(0, str(TOP))
+
+from tests.helpers.chromium import chromium  # noqa: E402
+from tests.helpers.clock import DAY, HOUR, FakeClock  # noqa: E402
+from tests.helpers.serving import serving  # noqa: E402
+
 PICTURES = {
     "log": ("olympia log", ["log"], 100),
     "graph": ("olympia log --oneline --graph", ["log", "--oneline", "--graph"], 100),
@@ -42,6 +58,12 @@ CHANGES = [{"do": "ns create", "name": "finance"}] + [
     {"do": "table register", "name": f"finance.ledger_{number:02}", "metadata_location": f"s3://lake/fin/{number}.json"}
     for number in range(6)
 ]
+PAGES = {
+    "page-browse": ("/", 880, False),
+    "page-versions": ("/versions", 960, False),
+    "page-tree": ("/tree", 620, True),
+}
+"""The pictures of pages: the page, its height, and whether it is dark."""
 LOAD = [
     {"do": "table drop", "name": "sales.orders"},
     {"do": "table alter", "name": "sales.lines", "metadata_location": "s3://lake/lines/00017.json"},
@@ -58,6 +80,7 @@ def main() -> None:
             run(words, folder, {"OLYMPIA_BY": who})
         for name, (title, words, width) in PICTURES.items():
             draw(name, title, screen(words, folder, width), width)
+        photograph(folder)
 
 
 def environment(more: dict[str, str]) -> dict[str, str]:
@@ -96,6 +119,63 @@ def draw(name: str, title: str, text: str, width: int) -> None:
     path = TOP / "docs" / "pictures" / f"{name}.svg"
     path.write_text(plain_svg(console.export_svg(title=title)))
     print(path.relative_to(TOP))
+
+
+def photograph(profile: Path) -> None:
+    """Take the pictures of pages. Chromium keeps its files in the folder `profile`."""
+    clock = FakeClock(time.time_ns() // 1_000_000 - 9 * DAY)
+    catalog = warehouse(clock)
+    with serving(catalog.store, clock=clock) as served, chromium(profile / "chromium") as browser:
+        for name, (page, height, is_dark) in PAGES.items():
+            browser.dark(is_dark)
+            browser.resize(1200, height)
+            browser.open(served.url + page)
+            browser.ask("document.querySelector('li.altered details')?.toggleAttribute('open')")
+            path = TOP / "docs" / "pictures" / f"{name}.png"
+            browser.picture(path)
+            print(path.relative_to(TOP))
+
+
+def warehouse(clock: FakeClock) -> Catalog:
+    """Return a catalog with a week of history, in memory. The clock moves with it."""
+    catalog = Catalog.create(MemoryStore("warehouse", now_millis=clock.now_millis), order=16, clock=clock)
+
+    def commit(user: str, message: str, change: Callable[[Transaction], object], days: float = 1) -> int:
+        clock.advance(round(days * DAY))
+        transaction = catalog.begin()
+        change(transaction)
+        return catalog.commit(transaction, message, by=user).version
+
+    def import_ledgers(transaction: Transaction) -> None:
+        for name in ("finance", "marketing", "sales", "staging"):
+            transaction.create_namespace(NamespaceName(name), {"owner": "ann"})
+        for number in range(80):
+            location = f"s3://lake/finance/ledger_{number:02}/metadata/00003.metadata.json"
+            transaction.create_table(TableName("finance", f"ledger_{number:02}"), location)
+
+    def load(transaction: Transaction) -> None:
+        location = "s3://lake/finance/ledger_08/metadata/00004.metadata.json"
+        transaction.alter_table(TableName("finance", "ledger_08"), {"retention": "90d"}, (), location)
+        transaction.rename_table(TableName("finance", "ledger_09"), TableName("sales", "ledger"))
+        transaction.drop_table(TableName("finance", "ledger_07"))
+
+    def drop(transaction: Transaction) -> None:
+        for number in range(20, 26):
+            transaction.drop_table(TableName("finance", f"ledger_{number}"))
+
+    def describe(transaction: Transaction) -> None:
+        transaction.create_view(ViewName("sales", "orders_daily"), ViewDef(substrait_read_rel=b"plan"))
+        transaction.alter_namespace(NamespaceName("sales"), {"owner": "carol", "tier": "gold"})
+
+    commit("bob@ci", "import the finance warehouse", import_ledgers)
+    version = commit("etl@node7", "nightly load", load, 4)
+    commit("bob@ci", "drop unused ledgers", drop, 2)
+    commit("ann@laptop", "the auditors need them", lambda transaction: transaction.roll_back(version), 0.5)
+    commit("carol@laptop", "a daily view of orders", describe, 1.2)
+    clock.advance(HOUR)
+    note_fsck(catalog.store, fsck(catalog.store, FsckRequest(clock=clock)), clock, all_versions=False)
+    clock.advance(2 * HOUR)
+    return catalog
 
 
 if __name__ == "__main__":
