@@ -24,8 +24,8 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of one commit: `committed`, `unneeded` (others had done all of it), `conflict`, `refused` (a statement did
-    not fit) or the name of an error."""
+    """The end of one commit: `committed`, `unneeded` (others had done all of it), `conflict`, `refused` (a statement
+    did not fit) or the name of an error."""
 
     id: str
     what: str
