@@ -8,7 +8,7 @@ INSTALLED := $(VENV)/.installed
 DEVELOPMENT := $(VENV)/.installed-dev
 export PYTHON
 
-.PHONY: demo test test-airflow test-browser test-cluster test-engines test-pyiceberg-0.9 test-pyiceberg-kit test-rck mutants soak fuzz fuzz-locations lint style types format histories bench bench-quick proto docs clean
+.PHONY: demo test test-airflow test-browser test-cluster test-engines test-pyiceberg-0.9 test-pyiceberg-kit test-rck mutants soak fuzz fuzz-locations lint style types format histories bench bench-quick proto docs pictures clean
 
 demo: $(INSTALLED)
 	$(BIN)/python examples/demo.py
@@ -129,6 +129,11 @@ proto: $(DEVELOPMENT)
 # completions/ and man/
 docs: $(DEVELOPMENT)
 	$(BIN)/python tools/generate_docs.py
+
+# docs/pictures: the output of commands, and pages of `olympia serve` in a real browser
+pictures: $(DEVELOPMENT)
+	tools/ensure-chromium
+	$(BIN)/python tools/generate_pictures.py
 
 # keeps the environment: VENV may be anywhere
 clean:

@@ -24,6 +24,7 @@ from rich.console import Console
 from rich.text import Text
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.cli.render import plain_svg
 from olympia_cli.format.pb.objects_pb2 import ViewDef
@@ -138,7 +139,8 @@ def photograph(profile: Path) -> None:
 
 def warehouse(clock: FakeClock) -> Catalog:
     """Return a catalog with a week of history, in memory. The clock moves with it."""
-    catalog = Catalog.create(MemoryStore("warehouse", now_millis=clock.now_millis), order=16, clock=clock)
+    store = MemoryStore("warehouse", now_millis=clock.now_millis)
+    catalog = Catalog.create(store, order=16, author=Author("ann@laptop", "a new catalog"), clock=clock)
 
     def commit(user: str, message: str, change: Callable[[Transaction], object], days: float = 1) -> int:
         clock.advance(round(days * DAY))
