@@ -49,7 +49,6 @@ class Health:
 
     word: str
     status: Status | None
-    version: int
     until: int
 
     @property
@@ -65,7 +64,7 @@ _HEALTH: WeakKeyDictionary[Service, Health] = WeakKeyDictionary()
 def health(call: Call, *, fresh: bool = False) -> Health:
     catalog, now = call.service.catalog, call.service.catalog.clock.elapsed_millis()
     known = _HEALTH.get(call.service)
-    if known is not None and not fresh and known.version == call.latest.version and now < known.until:
+    if known is not None and not fresh and now < known.until:
         return known
     try:
         current = status(catalog)
@@ -74,7 +73,7 @@ def health(call: Call, *, fresh: bool = False) -> Health:
         if fresh:
             raise
         current, word = None, str(standing_of(error))
-    found = _HEALTH[call.service] = Health(word, current, call.latest.version, now + REFRESH_MILLIS)
+    found = _HEALTH[call.service] = Health(word, current, now + REFRESH_MILLIS)
     return found
 
 

@@ -80,7 +80,7 @@ def _figures(call: Call) -> dict[str, str]:
     values = current.values
     checked = next((run.finished_at_millis for run in reversed(current.runs) if run.sound), None)
     return {
-        "kept versions": f"v{values['oldest_version']} to v{values['version']}",
+        "kept versions": f"v{values['oldest_version']} to v{call.latest.version}",
         "tree": plural(values["depth"], "level"),
         "open transactions": f"{values['open_transactions']:,}",
         "exports": f"{values['exports']:,}",

@@ -54,7 +54,8 @@ def versions(call: Call) -> Response:
                 undoing = None if entry.rollback_to is None else entry.version
         query = {"until": f"v{entries[PAGE].version}", "counts": counts, "undoing": undoing}
     with ThreadPoolExecutor(DIFFS) as executor:
-        changes = executor.map(lambda entry: _changes(entry, oldest), entries[:PAGE])
+        near = {entry.version: entry.snapshot for entry in entries}
+        changes = executor.map(lambda entry: _changes(entry, oldest, near), entries[:PAGE])
         items = [timeline_item(entry, changed) for entry, changed in zip(entries, changes, strict=False)]
     return document(call, "versions.html", here="/versions", items=items, next_query=query)
 
@@ -78,15 +79,19 @@ def timeline_item(
     }
 
 
-def _changes(entry: LogEntry, oldest: int) -> dict[ObjectName, ObjectChange]:
-    """Return the changes of a version by the new and the old names. Return none if they are many or unreadable."""
+def _changes(entry: LogEntry, oldest: int, near: Mapping[int, Snapshot | None]) -> dict[ObjectName, ObjectChange]:
+    """Return the changes of a version by the new and the old names. Return none if they are many or unreadable.
+
+    `near` holds the snapshots of versions that are read already.
+    """
     previous, snapshot = entry.previous_version, entry.snapshot
     if snapshot is None or previous is None or previous < oldest or entry.rollback_to is not None:
         return {}
     if not 0 < len(entry.changes) <= DIFFED:
         return {}
     try:
-        changes = list(islice(diff(at_version(previous, snapshot), snapshot), DIFFED))
+        before = near.get(previous) or at_version(previous, snapshot)
+        changes = list(islice(diff(before, snapshot), DIFFED))
     except OlympiaError:
         return {}
     return {name: change for change in changes for name in (change.name, change.old_name)}
