@@ -149,7 +149,7 @@ def _wants_spark(
         raise InvalidOption("--master and --remote do not go together", hint="choose one of them")
     if word is EngineWord.LOCAL:
         if about:
-            raise InvalidOption(f"{about[0]} is about Spark", hint="leave it out, or use --engine spark")
+            raise InvalidOption(f"{about[0]} needs Spark", hint="leave it out, or use --engine spark")
         return _told(session, False, "it was asked for")
     from olympia_cli.spark.launch import submitted
 

@@ -458,7 +458,7 @@ class TestUnfinished:
         listed = run("-c", sample.uri, "export", "ls").ok()
         assert listed.lines == [f"f\t7\tfull\tunfinished\t\t{dest}"]
         told, advice = listed.stderr.rstrip().split(": ", 1)
-        assert (told, shlex.split(advice)) == ("f is unfinished; unless it is under way", row["command"])
+        assert (told, shlex.split(advice)) == ("f is unfinished; if it is not running", row["command"])
         for form in ("name", "csv", "jsonl"):
             assert "unfinished" not in run("-c", sample.uri, "export", "ls", "-o", form).ok().stdout
         program, *words = row["command"]

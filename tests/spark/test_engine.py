@@ -118,7 +118,7 @@ def test_settings_of_a_session_that_is_there(spark, files):
         nonsense.failed(2, "is not a setting", "write spark.executor.memory=4g, say")
         assert "hunter2" not in nonsense.stderr
     files("sound", *ON_SPARK, "--conf", "spark.master=local").failed(2, "use --master")
-    files("sound", "--engine", "local", "--conf", "spark.x=1").failed(2, "--conf is about Spark")
+    files("sound", "--engine", "local", "--conf", "spark.x=1").failed(2, "--conf needs Spark")
 
 
 def test_tables_in_a_bucket(spark, tmp_path):
@@ -170,11 +170,11 @@ def test_a_damaged_catalog_is_looked_at_here(shelf, tmp_path):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--engine", "local", "--master", "local[2]"], ["--master is about Spark"]),
-        (["--engine", "local", "--remote", "sc://x"], ["--remote is about Spark"]),
-        (["--engine", "local", "--parallelism", "2"], ["--parallelism is about Spark"]),
-        (["--engine", "local", "--save-as", "x"], ["--save-as is about Spark"]),
-        (["--save-as", "x"], ["--save-as is about Spark", "--engine spark"]),
+        (["--engine", "local", "--master", "local[2]"], ["--master needs Spark"]),
+        (["--engine", "local", "--remote", "sc://x"], ["--remote needs Spark"]),
+        (["--engine", "local", "--parallelism", "2"], ["--parallelism needs Spark"]),
+        (["--engine", "local", "--save-as", "x"], ["--save-as needs Spark"]),
+        (["--save-as", "x"], ["--save-as needs Spark", "--engine spark"]),
         (["--master", "local[2]", "--remote", "sc://x"], ["do not go together"]),
         (["--to", "x", "--save-as", "y"], ["do not go together"]),
         (["--to", " "], ["--to is empty"]),
