@@ -129,7 +129,8 @@ def _show(session: Session, plan: PromotePlan) -> None:
     for text in plan.unread:
         session.say(f"  not compared, because it cannot be read here: {text}")
     if plan.loses:
-        session.say(f"lose    {plural(len(plan.loses), 'object')} that can be read here: missing or different in the copy")
+        lost = plural(len(plan.loses), "object")
+        session.say(f"lose    {lost} that can be read here: missing or different in the copy")
     copied = f"{plural(plan.definitions, 'definition')}, {size(plan.bytes)}"
     session.say(f"copy    {copied}; the nodes are rewritten")
     if plan.lost:
