@@ -130,7 +130,7 @@ class TestCreate:
         done = olympia("export", "create", "friday", "--dest", "a dest")
         assert done.exit_code == 130
         assert done.stderr.splitlines()[-1] == "interrupted"
-        [line] = [line for line in done.stderr.splitlines() if line.startswith("to go on: olympia -c ")]
+        [line] = [line for line in done.stderr.splitlines() if line.startswith("to continue: olympia -c ")]
         assert line.endswith("export resume friday --dest 'a dest'")
         monkeypatch.undo()
         monkeypatch.chdir(tmp_path)
@@ -289,7 +289,7 @@ class TestDrop:
 
     def test_with_its_files(self, olympia, friday):
         done = olympia("export", "drop", "friday", "--delete-files", "--yes").ok()
-        assert f"its files at {friday} go: " in done.stderr
+        assert f"its files at {friday} will be deleted: " in done.stderr
         assert [path for path in friday.rglob("*") if path.is_file()] == []
         olympia("export", "drop", "friday", "--yes").failed(10)
 
@@ -329,7 +329,7 @@ class TestProfiles:
         assert "secret" not in shown + done.stdout + done.stderr
         assert "AKIAKEY" not in shown
         dropped = olympia("export", "drop", "friday", "--delete-files", "--yes", "--dest-profile", "backup").ok()
-        assert "go: " in dropped.stderr
+        assert "will be deleted: " in dropped.stderr
         run("--profile", "backup", "table", "ls").failed(10)
 
     def test_one_of_another_kind_of_store_is_not_passed_over(self, olympia, config, tmp_path):

@@ -302,10 +302,10 @@ class TestExporting:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("--for other", "no program"),
+            ("--for other", "there are no copies for"),
             ("--for java-sdk --mode minimal", "shares nothing"),
             ("--for java-sdk --expires 1d", "does not expire"),
-            ("--for java-sdk --engine spark", "by this process"),
+            ("--for java-sdk --engine spark", "always made locally"),
         ],
     )
     def test_what_means_nothing_for_it(self, run, sample, words, said):

@@ -294,7 +294,7 @@ class TestTimeTravel:
             done = olympia("time-travel", "--at", reference, *form).ok()
             assert done.stdout == olympia("time-travel", reference, *form).ok().stdout
         olympia("time-travel", "v2", "--at", "v2").failed(2, "do not go together")
-        olympia("time-travel").failed(2, "which version")
+        olympia("time-travel").failed(2, "no version is named")
         olympia("time-travel", "").failed(2)
         olympia("time-travel", "--at", "").failed(2)
 

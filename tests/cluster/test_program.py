@@ -60,7 +60,7 @@ def test_spark_talks_on_stderr_and_only_when_asked(program, tmp_path):
     chosen = ("--engine", "spark", "--parallelism", "2", "--conf", "spark.task.maxFailures=2")
     loud = program(*words, *chosen, "--conf", "spark.ui.retainedTasks=99", "--verbose", SPARK_TESTING="").ok()
     assert loud.stdout == here.stdout
-    assert "engine: spark: it was asked for" in loud.stderr.splitlines()
+    assert "engine: spark: requested by an option" in loud.stderr.splitlines()
     assert "reading tables" in loud.stderr.splitlines()
     assert "WARN" in loud.stderr, "what Spark itself says"
     check_event_log(tmp_path)

@@ -115,7 +115,7 @@ def test_settings_of_a_session_that_is_there(spark, files):
     refused.failed(2, "'spark.executor.memory' cannot be set in a session that is running")
     for text in ("spark.executor.memory", "executor.memory=hunter2", "=hunter2", "spark.=hunter2"):
         nonsense = files("sound", *ON_SPARK, "--conf", text)
-        nonsense.failed(2, "is not a setting", "write spark.executor.memory=4g, say")
+        nonsense.failed(2, "is not a setting", "write, for example, spark.executor.memory=4g")
         assert "hunter2" not in nonsense.stderr
     files("sound", *ON_SPARK, "--conf", "spark.master=local").failed(2, "use --master")
     files("sound", "--engine", "local", "--conf", "spark.x=1").failed(2, "--conf needs Spark")
@@ -161,7 +161,7 @@ def test_a_damaged_catalog_is_looked_at_here(shelf, tmp_path):
     (tmp_path / "broken" / shelf.catalog.snapshot().file.path).write_bytes(b"nothing")
     done = run_here("-c", tmp_path / "broken", "table", "files", "--verbose")
     done.failed(40)
-    assert "engine: local: the size of the catalog cannot be learnt" in done.stderr
+    assert "engine: local: the size of the catalog is unknown" in done.stderr
 
 
 # Mistakes

@@ -10,7 +10,6 @@ from olympia_cli.cli.complete import complete_object, complete_reference
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import Output
-from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.look.dump_values import NodeDump
@@ -132,6 +131,7 @@ def _end(dump: NodeDump, alone: bool) -> None:
 
 def _follow(session: Session, target: str, key_target: KeyTarget) -> None:
     from olympia_cli.errors import Damaged
+    from olympia_cli.names import plural
     from olympia_cli.ops.look.follow_key import follow_key
 
     way = follow_key(session.catalog, target, key_target)

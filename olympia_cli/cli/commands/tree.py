@@ -8,7 +8,6 @@ from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import At, Output
-from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.look.tree import Shape, TreeNode
@@ -126,6 +125,7 @@ def _is_text(output: Output) -> bool:
 
 def _end(shape: Shape) -> None:
     from olympia_cli.errors import Damaged
+    from olympia_cli.names import plural
 
     if shape.failure is not None:
         raise shape.failure
