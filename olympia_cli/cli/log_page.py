@@ -1,4 +1,4 @@
-"""The log as a page to send to somebody: a timeline of versions, what each did, and what became of it."""
+"""The log as an HTML page to share: a timeline of versions, with their actions and later rollbacks or reverts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from olympia_cli.ops.look.log import LogEntry
 from olympia_cli.ops.page import head, text
 
 NAMED = 200
-"""So many actions of a version are told one by one."""
+"""Number of actions per version that are listed one by one."""
 
 _STYLE = """
 ol.timeline { list-style: none; margin: 1.5rem 0; padding: 0 0 0 1.2rem; border-left: .15rem solid #9aa3b5; }
@@ -38,7 +38,7 @@ ul.actions { margin: .2rem 0; padding-left: 1.2rem; } summary { cursor: pointer;
 
 
 def write_timeline(session: Session, path: str, entries: Iterable[LogEntry], now_millis: int) -> None:
-    """Write the page, and say how many versions are on it."""
+    """Write the page, and print the number of versions on it."""
     render.check_output(session, path)
     count = 0
 
@@ -62,7 +62,7 @@ def write_timeline(session: Session, path: str, entries: Iterable[LogEntry], now
 
 
 def timeline_page(entries: Iterable[LogEntry], uri: str, now_millis: int) -> Iterator[str]:
-    """The page, line by line, so that no log is too long for it."""
+    """Yield the page line by line, so that no log is too long for it."""
     yield head("log", uri, now_millis, _STYLE)
     yield '<ol class="timeline">'
     for entry in entries:
@@ -72,7 +72,7 @@ def timeline_page(entries: Iterable[LogEntry], uri: str, now_millis: int) -> Ite
 
 
 def _version(entry: LogEntry) -> Iterator[str]:
-    shown = describe(entry)
+    values = describe(entry)
     kinds = {
         "undone": entry.undone_by is not None,
         "reverted": entry.reverted_by is not None,
@@ -82,14 +82,14 @@ def _version(entry: LogEntry) -> Iterator[str]:
     classes = " ".join(["version", *(name for name, holds in kinds.items() if holds)])
     notes = [] if entry.rollback_to is None else [f"rollback to v{entry.rollback_to}"]
     marks = "".join(f' <span class="note">{text(note)}</span>' for note in (*notes, *fate(entry)))
-    moment = (shown["created_at"] or "?")[:19].replace("T", " ")
+    moment = (values["created_at"] or "?")[:19].replace("T", " ")
     yield f'<li class="{classes}" id="v{entry.version}">'
     yield f"<h2>v{entry.version} <span>{text(moment)} {text(entry.by)}</span>{marks}</h2>"
     if entry.message:
         yield f"<blockquote>{'<br>'.join(text(line) for line in entry.message.splitlines())}</blockquote>"
     if entry.unreadable:
         yield f"<p>cannot be read: {text(entry.unreadable)}</p>"
-    yield from _actions(shown["actions"])
+    yield from _actions(values["actions"])
     yield "</li>"
 
 

@@ -315,4 +315,4 @@ class TestNoDefault:
         run("-c", three["flag"], "ns", "ls").ok()
 
     def test_without_a_file(self, run):
-        assert "make a profile" in run("ns", "ls", "--json").error["hint"]
+        assert "create a profile" in run("ns", "ls", "--json").error["hint"]

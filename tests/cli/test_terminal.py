@@ -415,7 +415,7 @@ class TestPrompts:
         (damageable.folder / str(lost)).unlink()
         words = ("-c", damageable.uri, "rollback", "v2", "--yes")
         for answer, code in (("yes\n", 12), (f"{damageable.uri}\n", 0)):
-            shown = look(*words, width=400, type=answer, asked="type where the catalog is")
+            shown = look(*words, width=400, type=answer, asked="type the location of the catalog")
             assert shown.exit_code == code, shown.screen
             assert "[y/N]" not in shown.screen
         assert damageable.catalog.snapshot().version == 8

@@ -230,4 +230,4 @@ def test_the_command_says_what_stays(place: Place, monkeypatch: pytest.MonkeyPat
     assert done.stderr.splitlines()[-1].endswith("and then: olympia -c memory://rest expire undo")
     run_here("-c", "memory://rest", "fsck", "--level", "full", "--all-versions").ok()
     again = run_here("-c", "memory://rest", "expire", "undo", "--yes")
-    assert (again.exit_code, "nothing of what is in quarantine is whole" in again.stdout) == (3, True)
+    assert (again.exit_code, "no version in quarantine is sound" in again.stdout) == (3, True)
