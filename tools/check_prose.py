@@ -118,8 +118,12 @@ def problems_of_words(text: str, line: int) -> Iterator[Problem]:
 
 
 def long_sentences(text: str, line: int) -> Iterator[Problem]:
-    """Find sentences with too many words. Code counts as one word, an item of a list as a sentence."""
+    """Find sentences with too many words. Code counts as one word, an item of a list as a sentence.
+
+    Rows of tables are skipped.
+    """
     plain = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    plain = re.sub(r"^\s*\|.*$", "", plain, flags=re.MULTILINE)
     plain = re.sub(r"`[^`]*`", "code", plain)
     plain = re.sub(r"\]\([^)]*\)", "]", plain)
     for sentence in re.split(r"[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?:[-*]|\d+\.?)\s", plain):

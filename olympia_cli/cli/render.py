@@ -328,9 +328,9 @@ def _short_places(cells: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def write_lines(out: TextIO, rows: Iterable[Sequence[str]]) -> None:
-    """Write a line for each row, for a pipe. Few cells need escapes, so many rows are tested at once.
+    """Write a line for each row, for a pipe. Rows before an error are written.
 
-    Rows before an error are written.
+    Few cells need escapes, which is why a batch of rows is tested at once.
     """
     buffer: list[Sequence[str]] = []
     try:
