@@ -156,7 +156,8 @@ def keep_lost_names(store: Store, lost: Sequence[int]) -> None:
             store.create_many({root_path(version): encode_lost(version) for version in batch})
         except PathTaken as error:
             raise CommitConflict(
-                f"a version was committed into a gap since this was planned: {error.message}", hint="plan it anew"
+                f"a version was committed into a gap since this was planned: {error.message}",
+                hint="plan again",
             ) from None
         except OutcomeUnknown as error:
             raise StorageFailed(f"{error.message}; a gap is not closed yet", hint="run it again") from error
@@ -287,5 +288,5 @@ def _write_root(store: Store, version: int, root: Root, actions: Sequence[Action
 
 def _moved(head: int) -> CommitConflict:
     return CommitConflict(
-        f"version {head + 1} was committed since this was planned", hint="nothing was changed; plan it anew"
+        f"version {head + 1} was committed since this was planned", hint="nothing was changed; plan again"
     )

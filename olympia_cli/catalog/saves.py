@@ -149,7 +149,7 @@ def look(store: Store, id: str) -> Saved | UnreadableSave:
         raise written_by_java(store.uri)
     if saved is None:
         raise TransactionNotFound(
-            f"there is no transaction {quoted(id)}", hint="see which transactions there are", command=("txn", "ls")
+            f"there is no transaction {quoted(id)}", hint="list the transactions", command=("txn", "ls")
         )
     return saved
 

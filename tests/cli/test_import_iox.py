@@ -384,7 +384,7 @@ class TestCheck:
         iox.write(4, UUID(int=8), UUID(int=1003), [])
         # what one of its lines adds is named, and in no state that is known
         assert [code for code, _, _ in check(50)] == ["I101", "I101", "I903"]
-        advice = look().failed(40, "a fork").stderr.rpartition(": see all that is wrong: ")[2]
+        advice = look().failed(40, "a fork").stderr.rpartition(": list all damage: ")[2]
         program, *words = shlex.split(advice)
         assert (program, run(*words).exit_code) == ("olympia", 50)
         assert len(run(*words, "-o", "jsonl").lines) == 3

@@ -139,7 +139,7 @@ def test_a_look_at_one_version_says_nothing_of_the_latest(place):
     found = run_here("-c", place, "fsck", "--level", "full", "--at", f"v{HIT}", "--json")
     [following] = found.json["next"]
     assert following["command"][3:] == ["fsck", "--level", "full", "--all-versions"]
-    assert "is whole" not in following["why"]
+    assert "is sound" not in following["why"]
     seen = []
     while following and len(seen) < 5:
         words = [*following["command"][1:], *(["--yes"] if "--repair" in following["command"] else [])]

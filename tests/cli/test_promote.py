@@ -153,7 +153,7 @@ def test_a_copy_that_is_not_whole_is_refused(run, lake, tmp_path):
     run("-c", lake, "fsck", "--salvage", copy).ok()
     store = LocalStore(copy)
     spoil(store, str(Catalog(store).snapshot().find(table("a.t3"))), "flipped")
-    run("-c", lake, "promote", copy, "--yes").failed(40, "is not whole", f"olympia -c {copy} fsck")
+    run("-c", lake, "promote", copy, "--yes").failed(40, "is not sound", f"olympia -c {copy} fsck")
     assert Catalog(LocalStore(lake)).snapshot().version == LAST
 
 

@@ -306,7 +306,7 @@ def check_unprepared(world: World, ran: dict, place: str) -> None:
     error = json.loads(ran["stderr"])["error"]
     assert error["code"] == "ExecutorUnprepared"
     host = socket.gethostname()
-    assert f"the executor on {host} does not see what is at {world.folder}/{place}: " in error["message"]
+    assert f"the executor on {host} does not see the files at {world.folder}/{place}: " in error["message"]
     assert error["hint"].startswith("mount the same folder")
     assert ran["stdout"] == ""
 

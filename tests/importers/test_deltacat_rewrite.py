@@ -243,7 +243,7 @@ def test_new_deltas_are_brought_by_writing_anew(world, partition):
     first = world.files()
     partition(3, data((2, "c")), type="upsert")
     done, _ = world.bring(rewrite=False)
-    assert why(done) == ["rows of it were written anew, and it has moved on at the source"]
+    assert why(done) == ["its rows were rewritten here, and it has newer data at the source"]
     assert done.left_out[0].remedy is not None
     assert world.rows() == [(1, "b")]
     done, version = world.bring()
@@ -443,7 +443,7 @@ def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, 
     assert world.bring()[1] == world.bring(rewrite=False)[1] == version
     partition(3, data((4, "d")))
     done, _ = world.bring(rewrite=False)
-    assert why(done) == ["rows of it were written anew, and it has moved on at the source"]
+    assert why(done) == ["its rows were rewritten here, and it has newer data at the source"]
     assert (why(world.bring()[0]), len(world.rows())) == ([], 4)
 
 
@@ -508,7 +508,7 @@ def test_an_orc_file_that_arrow_does_not_survive(world, partition):
         other = txn.partition(txn.table(txn.namespace("m"), "u", SCHEMA))
         txn.delta(other, 1, packed(data((1, "a")), "application/orc"), content_type="application/orc")
     [said] = why(world.bring()[0])
-    assert said == f"it is not rewritten: {path} cannot be read: it is damaged, and no program survives reading it"
+    assert said == f"it is not rewritten: {path} cannot be read: it is damaged, and reading it crashes the reader"
     assert (world.rows(), world.rows("m.u")) == ([], [(1, "a")])
 
 
@@ -656,12 +656,12 @@ class TestWhatIsNotKnown:
         ("schema", "delta", "reason"),
         [
             (numbered(*COLUMNS), {"type": "upsert"}, "its table has no merge keys"),
-            (numbered(*COLUMNS), DELETE, "it is not said by which columns"),
+            (numbered(*COLUMNS), DELETE, "the delete names no columns"),
             (SCHEMA, {"type": "delete", "entry_type": "positional_delete"}, "holds positional_delete"),
             (
                 SCHEMA,
                 {**DELETE, "meta": {"entry_params": {"equality_field_locators": ["id", ["name", "first"]]}}},
-                "deletes by what is within a column",
+                "deletes by a field inside of a column",
             ),
             (SCHEMA, {"content_type": "text/psv"}, "is 'text/psv' in 'identity'"),
             (
@@ -793,7 +793,7 @@ class TestWhatIsNotKnown:
         """It would be taken for rows without one."""
         partition(1, data((None, "a"), (2, "b")))
         partition(2, pa.table({"name": ["c"]}), **delta)
-        assert "it lacks the column 'id', by which rows are the same" in "".join(why(world.bring()[0]))
+        assert "it lacks the column 'id', which is a merge key" in "".join(why(world.bring()[0]))
         assert world.rows() == []
 
     def test_a_file_that_is_gone(self, world, partition):

@@ -235,7 +235,7 @@ def test_a_process_that_sees_another_place_writes_nothing(lake, monkeypatch):
     # as where the folder is not mounted
     shutil.rmtree(begun.destination.folder)
     monkeypatch.setattr(proof, "_checked_proofs", set())
-    with pytest.raises(ExecutorUnprepared, match=r"does not see what is at .*/data/append-"):
+    with pytest.raises(ExecutorUnprepared, match=r"does not see the files at .*/data/append-"):
         begun.write([batch])
     assert files(lake, "n.flat") == []
 

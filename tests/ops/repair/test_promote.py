@@ -283,7 +283,7 @@ def test_a_copy_that_shares_what_is_damaged_is_refused():
     copy = exported("minimal")
     node_and_definition(store)
     before = files_of(store)
-    with pytest.raises(Damaged, match="is not whole") as refused:
+    with pytest.raises(Damaged, match="is not sound") as refused:
         open_copy(copy, store, clock())
     assert refused.value.command == ("-c", copy.uri, "fsck")
     assert files_of(store) == before
@@ -294,7 +294,7 @@ def test_a_copy_that_is_not_whole_is_refused(damage):
     store = lake()
     copy = MemoryStore("copy", dict(WHOLE))
     damage(copy)
-    with pytest.raises(Damaged, match="is not whole"):
+    with pytest.raises(Damaged, match="is not sound"):
         open_copy(copy, store, clock())
 
 

@@ -470,8 +470,8 @@ def test_a_table_without_its_namespace_gets_one(make, sample):
     after = whole(store)
     assert after.keys() - before.keys() == {ns("aa")}
     assert before.keys() - after.keys() == set()
-    assert after[ns("a")].keys() == {"id"}, "it is made anew, without properties"
-    assert "namespace a: made anew" in " ".join(made.steps[0].details)
+    assert after[ns("a")].keys() == {"id"}, "created again, without properties"
+    assert "namespace a: created again" in " ".join(made.steps[0].details)
 
 
 def _renamed(node: Node, old: str, new: str) -> Node:
