@@ -94,9 +94,12 @@ fuzz-locations: $(DEVELOPMENT)
 
 lint: style types
 
+# the paths whose docstrings, comments, help and messages follow the rules of CONTRIBUTING.md
+PLAIN := olympia_cli tools examples benchmarks proto
 style: $(DEVELOPMENT)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python tools/check_prose.py $(PLAIN)
 
 types: $(DEVELOPMENT)
 	$(TYPES)

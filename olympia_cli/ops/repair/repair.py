@@ -288,7 +288,7 @@ class _Mending:
             tree=Built(content.entries, names),
             catalog=self.catalog.definition,
             not_before_millis=self._newest_time(),
-            description=f"tree built anew from {self._origin}: " + _summary(self.damage),
+            description=f"tree rebuilt from {self._origin}: " + _summary(self.damage),
             lost_keys=lost + content.lost_keys,
             named_latest=self.ahead,
             answers=self.answers,
