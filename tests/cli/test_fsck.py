@@ -142,7 +142,7 @@ def test_the_advice_for_a_transaction_that_cannot_be_read_can_be_typed(fsck, dam
     assert done.exit_code == 50
     advice, why = done.stderr.splitlines()
     command = f"olympia -c {damageable.uri} txn abort {damageable.transaction}"
-    assert advice == f"next: {command}  (what it loses is not known)"
+    assert advice == f"next: {command}  (its losses are unknown)"
     assert why.endswith("; this gives up all its staged changes")
     run(*shlex.split(command)[1:], "--yes").ok()
     fsck("--all-versions").ok()

@@ -252,7 +252,7 @@ class TestAlter:
             (["--rename-column", "name=id"], "has a column 'id' already"),
             (["--rename-column", "none"], "is not OLD=NEW"),
             (["--unset-iceberg", "none"], "no property 'none'"),
-            (["--add-column", "a int", "--metadata-location", "/x"], "use one"),
+            (["--add-column", "a int", "--metadata-location", "/x"], "run two commands"),
         ],
     )
     def test_what_does_not_fit_changes_nothing(self, lake, words, said):

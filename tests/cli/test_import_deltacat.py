@@ -357,7 +357,7 @@ def test_columns_are_found_by_their_ids(made, bring, rows):
     assert skipped(done, "n.t") == {
         other: "its column 'x' has the id of 'id'",
         texts: "its column 'id' is string, and the table's is long",
-        more: "its columns have no ids, and 'more' is none of the table's",
+        more: "its columns have no ids, and the table has no column 'more'",
     }
 
 

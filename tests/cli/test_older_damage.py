@@ -172,7 +172,9 @@ def test_a_history_of_which_nothing_can_be_read_is_damage(place):
 def test_what_is_known_is_told_as_such(place):
     lose(LocalStore(place), "definition")
     run_here("-c", place, "fsck", "--level", "full", "--all-versions", "--acknowledge").ok()
-    failed = run_here("-c", place, "table", "show", "a.new3", "--at", f"v{HIT}").failed(40, "that is known")
+    failed = run_here("-c", place, "table", "show", "a.new3", "--at", f"v{HIT}").failed(
+        40, "this damage is acknowledged"
+    )
     assert f"v{NEXT} " in run_here(*suggested(failed.stderr)).ok().stdout
 
 
