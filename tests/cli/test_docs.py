@@ -1,4 +1,4 @@
-"""One error class, one meaning, one exit code; the list of codes in the manual is the classes'."""
+"""Each error class has one meaning and one exit code; the manual's list of codes is that of the classes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class TestClasses:
 
 
 def test_a_subclass_has_the_code_of_its_class():
-    """Who catches a class gets one exit code."""
+    """A handler of a class gets one exit code."""
     for error in CLASSES:
         for parent in error.__mro__[1:]:
             if issubclass(parent, OlympiaError) and parent is not OlympiaError:

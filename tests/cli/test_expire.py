@@ -50,7 +50,7 @@ def old(tmp_path: Path) -> Path:
 
 
 def age(folder: Path, days: float) -> None:
-    """Make all files so many days old."""
+    """Set the age of all files, in days."""
     then = time.time() - days * 86_400
     for path in folder.rglob("*"):
         os.utime(path, (then, then))

@@ -346,7 +346,7 @@ def test_completion_knows_the_names(olympia, friday, sample, program):
 
 
 class TestExpire:
-    """What expire takes and what an export keeps from it."""
+    """The files that an expire deletes, and those that an export keeps."""
 
     def expire(self, olympia) -> None:
         policy = ["--keep-last", "1", "--older-than", "0s", "--grace", "0s"]
@@ -381,7 +381,7 @@ class TestExpire:
         check_catalog(LocalStore(tmp_path / "friday"))
 
     def test_an_export_of_a_catalog_with_a_past_has_none(self, olympia, run, sample, tmp_path):
-        """Nothing in it is in quarantine, and its expire has nothing to undo."""
+        """An export has no quarantine, and its expire has nothing to undo."""
         olympia("expire", "--keep-last", "1", "--older-than", "0s", "--offline", "--yes").ok()
         olympia("export", "create", "friday", "--dest", "friday").ok()
         friday = tmp_path / "friday"

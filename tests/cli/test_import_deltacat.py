@@ -68,7 +68,7 @@ def problems(ran):
 
 
 def expected_tables(expected):
-    """What DeltaCAT lists: each table, its id, its columns, how many files it has, and how many rows it reads."""
+    """Return each table as DeltaCAT lists it: its id, its columns, and the numbers of files and rows."""
     for namespace in expected["namespaces"]:
         for table in namespace["tables"]:
             [version] = table["table_versions"]
@@ -199,7 +199,7 @@ def test_into_one_namespace(real, bring, rows, run, empty):
 
 
 def test_a_source_is_followed(real, tmp_path, bring, rows, run, empty):
-    """What moved on there moves on here, through renames and replaced streams; what was changed here stays."""
+    """Changes at the source are imported, through renames and replaced streams; local changes stay."""
     folder, _ = real[SMALL]
     bring("--at", "1794787399263653840_aad81d32-cd16-4088-9675-4fc3ea9c79b1", source=folder).ok()
     assert len(rows("sales.items")) == 6
@@ -271,7 +271,7 @@ def test_what_plain_files_cannot_say_is_left_out(made, bring, rows):
 
 
 def test_what_is_left_out_names_the_command_that_brings_it(made, bring, empty):
-    """It is typed where Spark is."""
+    """The named command works where Spark is installed."""
     with made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
         txn.delta(partition, 1, data(1), type="upsert")

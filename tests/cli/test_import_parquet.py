@@ -313,7 +313,7 @@ def test_a_place_without_files(run, tmp_path, empty, look):
 
 @pytest.mark.parametrize("place", ["raw", "raw/lake", "raw/a/lake"])
 def test_a_catalog_that_lies_among_the_files(run, write, tmp_path, place):
-    """What the first run made there is no source of the second one."""
+    """The files of the catalog itself are no source for a second run."""
     run("init", tmp_path / place, "-q").ok()
     write("t/a.parquet", v=[1])
     words = ("-c", tmp_path / place, "import", "parquet", tmp_path / "raw", "--json")

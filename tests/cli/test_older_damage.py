@@ -133,7 +133,7 @@ def test_an_expire_goes_on_when_what_stands_in_its_way_is_known(place, what):
 
 
 def test_a_look_at_one_version_says_nothing_of_the_latest(place):
-    """What both have is mended by a repair; the advice is followed until nothing is left to do."""
+    """A repair mends damage that both versions have; the advice is followed until none is left."""
     store = LocalStore(place)
     spoil(store, str(Catalog(store).snapshot().find(table("a.t0"))), "missing")
     found = run_here("-c", place, "fsck", "--level", "full", "--at", f"v{HIT}", "--json")

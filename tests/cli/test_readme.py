@@ -1,4 +1,4 @@
-"""What README says, typed as it stands there."""
+"""The commands of the README, typed as printed."""
 
 from __future__ import annotations
 

@@ -477,7 +477,7 @@ def test_a_file_whose_ids_are_wrong_and_its_names_too(world, partition, delta):
     odd = partition(2, data((2, "b"), schema=pa.schema(columns)), **delta)
     done, _ = world.bring()
     if delta:
-        why_not = "the ids of its columns are wrong, and 'what' is none of the table's"
+        why_not = "the ids of its columns are wrong, and the table has no column 'what'"
         assert why(done) == [f"it is not rewritten: {odd} cannot be read: {why_not}"]
         assert world.rows() == []
     else:
