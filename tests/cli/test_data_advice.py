@@ -65,7 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.fixture
 def place(made: Place) -> Any:
-    """Return a copy of the place, so that a test may damage it."""
+    """Return the place, and restore its files after the test."""
     folder = made.folder.parent
     shutil.copytree(folder, folder.with_name("kept"))
     yield made

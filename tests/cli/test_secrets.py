@@ -329,7 +329,7 @@ def test_mistakes_with_other_secrets(words, olympia):
 
 
 def test_tables_of_another_catalog_that_holds_them(olympia, tmp_path):
-    """One table cannot be read, and the SDK's error has a part of its location; the other one would be stored."""
+    """The first table cannot be read, and the SDK's error has a part of its location; the other one would be stored."""
     uri = f"sqlite:///{tmp_path}/other.db"
     other = SqlCatalog("other", uri=uri, warehouse=f"file://{tmp_path}/warehouse")
     other.create_namespace("n")

@@ -52,7 +52,7 @@ def contents(store: Store) -> Objects:
 
 
 def held(sample: Sample, version: int | None = None) -> Objects:
-    """What a version of the sound sample holds."""
+    """Return the content of a version of the sound sample."""
     copy = MemoryStore()
     newest = sample.latest if version is None else version
     copy.create_many(
