@@ -95,7 +95,7 @@ fuzz-locations: $(DEVELOPMENT)
 lint: style types
 
 # the paths whose docstrings, comments, help and messages follow the rules of CONTRIBUTING.md
-PLAIN := olympia_cli tools examples benchmarks proto tests/helpers tests/cli tests/ops
+PLAIN := olympia_cli tools examples benchmarks proto tests
 style: $(DEVELOPMENT)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

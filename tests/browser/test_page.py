@@ -72,7 +72,7 @@ def test_a_table_is_searched_and_found_by_keyboard(served, browser):
     tab_to(browser, "sales.orders_247")
     browser.press("Enter", leads=True)
     assert browser.ask("document.querySelector('h1').innerText") == "Table sales.orders_247"
-    # the URL is the state: opened anew it shows the same
+    # the URL is the state: opened again it shows the same
     here = browser.ask("location.href")
     browser.open(here)
     assert browser.ask("document.querySelector('h1').innerText") == "Table sales.orders_247"

@@ -1,4 +1,4 @@
-"""Upserts, deletes and data that is not Parquet: the rows that DeltaCAT would show, written anew."""
+"""Upserts, deletes and data that is not Parquet: the rewritten rows are those that DeltaCAT would show."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class World:
         return Adoption(source, base, open_io(base, {}), catalog, renaming, dry_run, rewriter)
 
     def bring(self, rewrite=True, dry_run=False):
-        """What was done, and the version; `self.written` is how many partitions were written anew."""
+        """Import, and return the outcome and the version; `self.written` is the number of rewritten partitions."""
         properties = OlympiaCatalog.of(Catalog(self.store)).properties
         rewriter = RewritesHere(f"file://{self.made.folder}", {}, properties) if rewrite else None
         done, version = import_at(self.adoption(rewriter, dry_run), FOREVER, "")
@@ -502,7 +502,7 @@ def test_inspect_and_import_agree(world, partition):
 
 
 def test_an_orc_file_that_arrow_does_not_survive(world, partition):
-    """It is named, and takes nobody along: neither this process nor a worker of Spark's, whose death ends the job."""
+    """The file is named, and crashes neither this process nor a Spark worker, whose death would end the job."""
     path = partition(1, FATAL_ORC, content_type="application/orc")
     with world.made.transaction() as txn:
         other = txn.partition(txn.table(txn.namespace("m"), "u", SCHEMA))
@@ -546,7 +546,7 @@ def test_a_value_for_older_files(world, partition, default):
 
 @pytest.mark.parametrize("harm", ["damaged", "gone"])
 def test_damage_at_the_source_takes_no_written_rows_away(world, partition, harm):
-    """As for plain files: the table stays as it is until all of it can be read."""
+    """The table stays as it is until all of it can be read, as with plain files."""
     path = world.made.folder / partition(1, data((1, "a"), (2, "b")))
     partition(2, data((1, "x")), type="upsert")
     world.bring()
@@ -619,7 +619,7 @@ def test_all_types(world):
 
 
 def test_merge_keys_are_compared_as_text_in_which_null_is_empty(world):
-    """So DeltaCAT does; what it deletes by is compared as it is."""
+    """DeltaCAT does so for merge keys; it compares values of deletes unchanged."""
     schema = numbered(*COLUMNS, keys=["name"])
     with world.made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", schema))
@@ -636,8 +636,10 @@ def test_merge_keys_are_compared_as_text_in_which_null_is_empty(world):
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_deletes_by_several_columns(world, is_known):
-    """DeltaCAT would take (1, "b") along with (1, "a") and (2, "b"): where there is such a row, it is not known whether
-    anybody wants that."""
+    """DeltaCAT would delete (1, "b") together with (1, "a") and (2, "b").
+
+    If there is such a row, the intention is unknown.
+    """
     schema = numbered(*COLUMNS, keys=["id", "name"])
     with world.made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", schema))
@@ -790,7 +792,7 @@ class TestWhatIsNotKnown:
 
     @pytest.mark.parametrize("delta", [{"type": "upsert"}, DELETE])
     def test_one_that_lacks_the_key(self, world, partition, delta):
-        """It would be taken for rows without one."""
+        """The file would be taken for rows without a key."""
         partition(1, data((None, "a"), (2, "b")))
         partition(2, pa.table({"name": ["c"]}), **delta)
         assert "it lacks the column 'id', which is a merge key" in "".join(why(world.bring()[0]))

@@ -23,7 +23,7 @@ ON_SPARK = ("--engine", "spark", "--parallelism", "2")
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch, tmp_path):
-    """Nothing of this machine's settings."""
+    """Remove this machine's settings."""
     quiet_environment(monkeypatch)
     monkeypatch.setenv("OLYMPIA_CONFIG", str(tmp_path / "config.toml"))
     (tmp_path / "config.toml").write_text("")
@@ -67,7 +67,7 @@ def test_both_engines_list_the_same_schemas(spark, files):
 
 
 def test_one_table_is_all_that_is_read(spark, files):
-    """What is wrong with others is not noticed."""
+    """Damage of other tables is not noticed."""
     for narrowed in (["ns.parted", "-o", "csv"], ["sound", "-o", "name"]):
         here = files(*narrowed).ok()
         assert files(*narrowed, *ON_SPARK) == here
@@ -107,7 +107,10 @@ def test_a_table_of_sparks(spark, files, tmp_path):
 
 
 def test_settings_of_a_session_that_is_there(spark, files):
-    """Those that can be changed are changed for the command; of the others it says whom to tell."""
+    """Settings that can be changed are changed for the command.
+
+    For the others, the error names the place to set them.
+    """
     name = "spark.sql.shuffle.partitions"
     files("sound", "-o", "name", *ON_SPARK, "--conf", f"{name}=3").ok()
     assert spark.conf.get(name) == "2"

@@ -87,7 +87,7 @@ def test_secrets_are_in_no_repr():
 
 
 INJECTED = {"provider": "olympia", "owner": "me", "location": "objects", "comment": "x", "some property": "y"}
-"""What Spark says of a table that is made, beside its options."""
+"""Options that Spark adds for a table that is created."""
 
 
 def test_a_table_of_sparks_has_its_options_and_what_spark_says_of_it():
