@@ -59,11 +59,11 @@ def plan(session: Session, plan: ExpirePlan) -> None:
         session.say(f"expire  {versions_said(mark.expired)}: {_totals(mark.files)}")
     session.say(f"keep    {versions_said([version.version for version in mark.kept_versions])}")
     if mark.damaged:
-        named = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
+        versions = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
         why = "known to be damaged, and may need any of them"
         if mark.damaged[-1] < mark.aside_before:
             why = "of the former catalog, and stay until promote --forget"
-        session.say(f"leave   all nodes and definitions: {named} {why}")
+        session.say(f"leave   all nodes and definitions: {versions} {why}")
     if mark.young:
         session.say(f"leave   {plural(mark.young, 'file')} too young to be deleted")
     if mark.unknown:
@@ -134,8 +134,15 @@ def marks(session: Session, quarantine_millis: int) -> None:
         mark if documents else {**mark, "expired": versions_said(mark["expired_versions"])}
         for mark in list_marks(head, quarantine_millis)
     )
-    named = {"version": head.version}
-    render.records(session, "marks", MARKS, values, head=named, name=lambda value: str(value["version"]), title="marks")
+    render.records(
+        session,
+        "marks",
+        MARKS,
+        values,
+        head={"version": head.version},
+        name=lambda value: str(value["version"]),
+        title="marks",
+    )
 
 
 # The result of a run or of a dry run

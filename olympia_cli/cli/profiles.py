@@ -84,9 +84,9 @@ def how_to_name_a_catalog(name: str | None) -> str:
     config = read_config(name)
     if isinstance(config.get(name or "default"), dict):
         return f"use -c URI, or set OLYMPIA_CATALOG: the profile {name or 'default'} in {config_path()} has none"
-    named = [key for key, value in config.items() if isinstance(value, dict) and value.get("catalog")]
-    if named:
-        return f"the config file has no default: use --profile {' or '.join(named[:5])}, or -c URI"
+    names = [key for key, value in config.items() if isinstance(value, dict) and value.get("catalog")]
+    if names:
+        return f"the config file has no default: use --profile {' or '.join(names[:5])}, or -c URI"
     return "use -c URI, or set OLYMPIA_CATALOG, or create a profile"
 
 
