@@ -94,8 +94,8 @@ fuzz-locations: $(DEVELOPMENT)
 
 lint: style types
 
-# the paths whose docstrings, comments, help and messages follow the rules of CONTRIBUTING.md
-PLAIN := olympia_cli tools examples benchmarks proto tests
+# the documents, and the paths whose docstrings, comments, help and messages follow the rules of CONTRIBUTING.md
+PLAIN := README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs olympia_cli tools examples benchmarks proto tests
 style: $(DEVELOPMENT)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check

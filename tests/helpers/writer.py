@@ -24,7 +24,10 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a commit: `committed`, `conflict`, `refused` (a statement did not fit) or the name of an error."""
+    """The end of a commit: `committed`, `unneeded` (others had done all of it), `conflict`, `refused` or an error.
+
+    `refused` means that an operation did not fit; an error is given by its name.
+    """
 
     id: str
     what: str
@@ -82,7 +85,8 @@ def _commit(catalog: Catalog, transaction: Transaction, what: str, refused: str)
         return Outcome(transaction.id, what, "conflict", message=str(error))
     except OlympiaError as error:
         return Outcome(transaction.id, what, type(error).__name__, message=str(error))
-    return Outcome(transaction.id, what, "committed", done.version)
+    # other writers may have done all of it first: then there is no version of its own
+    return Outcome(transaction.id, what, "committed" if done.actions else "unneeded", done.version)
 
 
 Statement = Callable[[Transaction, int, int, random.Random], None]
