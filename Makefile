@@ -94,10 +94,12 @@ fuzz-locations: $(DEVELOPMENT)
 
 lint: style types
 
+# the documents, and the paths whose docstrings, comments, help and messages follow the rules of CONTRIBUTING.md
+PLAIN := README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs olympia_cli tools examples benchmarks proto tests
 style: $(DEVELOPMENT)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
-	$(BIN)/python tools/check_prose.py README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs tests/README.md
+	$(BIN)/python tools/check_prose.py $(PLAIN)
 
 types: $(DEVELOPMENT)
 	$(TYPES)

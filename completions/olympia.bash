@@ -6,7 +6,7 @@ _olympia() {
     {
         IFS= read -r kind || return 0
         if [[ $kind == words ]]; then
-            # the lines are escaped already, and each becomes one word as it is
+            # each line is escaped already, and becomes one word
             while IFS= read -r line; do COMPREPLY+=("$line"); done
         elif [[ $kind == files ]]; then
             compopt -o default +o nospace 2>/dev/null

@@ -154,7 +154,7 @@ class NamespaceNotFound(_Missing, OlympiaError):
 
     exit_code = 10
     for_new = False
-    """Whether a command was to put something new in it."""
+    """True if a command was about to create an object in the namespace."""
 
 
 class TableNotFound(_Missing, OlympiaError):

@@ -1,4 +1,4 @@
-"""How the tests are shared out between processes, and what those share that read the same files thousands of times."""
+"""The distribution of tests over processes, and shared caches of tests that read the same files thousands of times."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _APART = ("airflow", "browser", "cluster", "engines")
 collect_ignore = [folder for folder in _APART if not os.environ.get(f"OLYMPIA_TEST_{folder.upper()}")]
 
 WITHOUT_SPARK = ("failures", "options", "parts", "session")
-"""Of `tests/spark`: they need no Spark, and would only make the longest process longer."""
+"""Files of `tests/spark` that need no Spark, and would only delay the process that runs the others."""
 
 GROUPS = {
     **{f"tests/spark/test_{name}.py": f"spark without Spark: {name}" for name in WITHOUT_SPARK},
@@ -40,8 +40,11 @@ GROUPS = {
     "tests/cluster/test_cluster.py::test_spark_connect": "Spark Connect",
     "tests/agreement/": "agreement",
 }
-"""By how a test is named, the first that fits: what runs in one process. One Spark session serves all, since it starts
-in seconds and warms up in a minute; the damaged catalogs that everybody is asked about are made once."""
+"""Groups of tests that run in one process, by the first matching prefix of their names.
+
+One Spark session serves all Spark tests, because it starts in seconds and warms up in a minute. The damaged catalogs
+that several tests use are made once.
+"""
 
 LONGEST_FIRST = (
     "Spark",
@@ -68,12 +71,12 @@ What waits most of its time, as for servers that do not answer and for shells, s
 
 
 def group(nodeid: str) -> str:
-    """What a test shares a process with: those of its file, so that a module's fixtures are made once."""
+    """Return the group of a test, by default its file, so that fixtures of a module are made once."""
     return next((name for start, name in GROUPS.items() if nodeid.startswith(start)), nodeid.partition("::")[0])
 
 
 class ByGroup(LoadScopeScheduling):
-    """One group after the other, as they come. Groups by marks are lost with pytest 9.2 and xdist 3.8."""
+    """Distribute one group after the other, in order. Groups by marks are lost with pytest 9.2 and xdist 3.8."""
 
     def __init__(self, config: pytest.Config, log: Any = None) -> None:
         super().__init__(config, log)
@@ -90,8 +93,11 @@ def pytest_xdist_make_scheduler(config: Any, log: Any) -> ByGroup:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection(session: pytest.Session) -> None:
-    """Each process begins to load the tests at another place, since whoever comes first to a file prepares its
-    assertions for all: in a fresh clone that takes longer than all else that is loaded."""
+    """Let each process load the tests from another place on.
+
+    The first process that loads a file rewrites its assertions for all. In a fresh clone that takes longer than all
+    other loading.
+    """
     processes = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 1))
     if processes > 1 and [Path(name).resolve() for name in session.config.args] == [TESTS]:
         found = (path for path in TESTS.iterdir() if path.is_dir() or path.name.startswith("test_"))
@@ -125,7 +131,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture(scope="session", autouse=True)
 def _commands_are_built_once() -> Iterator[None]:
-    """As in a process that runs one: typer makes each anew from its function, which takes half of a run."""
+    """Cache commands as in a process that runs one: typer makes them from functions, which takes half of a run."""
     import typer.testing
 
     from olympia_cli.cli.lazy import LazyCommand
@@ -139,7 +145,9 @@ def _commands_are_built_once() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def _descriptions_of_s3_are_read_once() -> Iterator[None]:
-    """As in a process that opens one bucket: the SDK reads them anew for each session, for a quarter of a second."""
+    """Cache service descriptions as in a process with one session: the SDK reads them for each one, in a quarter of a
+    second.
+    """
     import botocore.session
 
     with pytest.MonkeyPatch.context() as patch:
@@ -149,8 +157,11 @@ def _descriptions_of_s3_are_read_once() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def decoded_once() -> Iterator[None]:
-    """A file is decoded and looked at once: what it holds follows from its bytes alone, and a module that plays
-    thousands of schedules, or breaks one file after the other, reads the same some hundred files again and again."""
+    """Decode and check each file once, because the result depends on its bytes only.
+
+    A module that plays thousands of schedules, or damages one file after the other, reads the same hundreds of files
+    again and again.
+    """
     from olympia_cli.format import definitions, node_file
     from olympia_cli.ops.walk.facts import NodeRules
     from tests.helpers import check

@@ -28,7 +28,7 @@ SLOW = {"pyarrow", "google", "fsspec", "s3fs", "gcsfs", "typer", "rich", "pyspar
 
 
 def declared() -> dict[str, str]:
-    """What a type checker takes for the package's names, and the modules that it takes them from."""
+    """Return the package's names as a type checker sees them, with their modules."""
     tree = ast.parse(Path(olympia_cli.__file__).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
     return {alias.name: line.module for line in block.body for alias in line.names}

@@ -103,7 +103,7 @@ def test_what_carries_no_secret_is_shown_as_it_is(text):
 
 
 def test_what_sdks_take_for_the_name_of_a_bucket():
-    """They repeat a part of the location that is no URI."""
+    """SDKs repeat a part of the location that is no URI."""
     assert (
         masked('Invalid bucket name "AKIA:S3KRET": Bucket name must') == 'Invalid bucket name "***": Bucket name must'
     )

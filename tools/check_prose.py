@@ -1,4 +1,4 @@
-"""Check the prose of the project: docstrings, comments, help texts and documents.
+"""Check the prose of the project: docstrings, comments, help texts, messages and documents.
 
 Usage: tools/check_prose.py [PATH ...]. Prints one line per problem and exits with 1 if there is one.
 """
@@ -6,6 +6,7 @@ Usage: tools/check_prose.py [PATH ...]. Prints one line per problem and exits wi
 from __future__ import annotations
 
 import ast
+import inspect
 import io
 import re
 import sys
@@ -36,10 +37,10 @@ def main(arguments: list[str]) -> int:
     count = 0
     for path in sorted({file for place in places for file in files_below(place)}):
         for line, problem in problems_of(path):
-            print(f"{path.relative_to(TOP)}:{line}: {problem}")
+            print(f"{path.relative_to(TOP) if path.is_relative_to(TOP) else path}:{line}: {problem}")
             count += 1
     if count:
-        print(f"{count} problems", file=sys.stderr)
+        print(f"{count} problem{'s' * (count > 1)}", file=sys.stderr)
     return 1 if count else 0
 
 
@@ -49,7 +50,7 @@ def files_below(path: Path) -> Iterator[Path]:
         yield path
         return
     for file in path.rglob("*"):
-        hidden = any(part.startswith(".") for part in file.relative_to(TOP).parts)
+        hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
         if file.suffix in (".py", ".md") and not hidden and not MACHINE_MADE.search(str(file)):
             yield file
 
@@ -60,21 +61,30 @@ def problems_of(path: Path) -> Iterator[Problem]:
     if path.suffix == ".md":
         yield from problems_of_document(text)
     else:
-        yield from problems_of_module(text)
+        yield from problems_of_module(text, with_messages=path.is_relative_to(TOP / "olympia_cli"))
 
 
-def problems_of_module(text: str) -> Iterator[Problem]:
-    """Check the docstrings, comments and help texts of a Python module."""
+def problems_of_module(text: str, *, with_messages: bool = True) -> Iterator[Problem]:
+    """Check the docstrings, help texts, messages and comments of a Python module."""
+    prose: set[ast.AST] = set()
     tree = ast.parse(text)
     for node in ast.walk(tree):
-        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            docstring = ast.get_docstring(node)
-            if docstring and isinstance(node.body[0], ast.Expr):
-                yield from problems_of_prose(docstring, node.body[0].lineno)
-        elif isinstance(node, ast.keyword) and node.arg == "help" and isinstance(node.value, ast.Constant):
-            yield from problems_of_prose(str(node.value.value), node.value.lineno)
+        if isinstance(node, ast.Expr) or (isinstance(node, ast.keyword) and node.arg == "help"):
+            prose.add(node.value)
+            yield from problems_of_prose(text_of(node.value), node.value.lineno)
+        elif with_messages and isinstance(node, ast.Constant) and node not in prose and " " in text_of(node):
+            yield from problems_of_words(text_of(node), node.lineno)
     for line, comment in comments_of(text):
         yield from problems_of_words(comment, line)
+
+
+def text_of(node: ast.AST) -> str:
+    """Return the text of a string literal, with ellipses for the values in an f-string."""
+    if isinstance(node, ast.JoinedStr):
+        return "".join(text_of(part) for part in node.values)
+    if isinstance(node, ast.FormattedValue):
+        return "…"
+    return inspect.cleandoc(node.value) if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
 def comments_of(text: str) -> Iterator[Problem]:
@@ -118,11 +128,15 @@ def problems_of_words(text: str, line: int) -> Iterator[Problem]:
 
 
 def long_sentences(text: str, line: int) -> Iterator[Problem]:
-    """Find sentences with too many words. Code counts as one word, an item of a list as a sentence."""
+    """Find sentences with too many words. Code counts as one word, an item of a list as a sentence.
+
+    Rows of tables are skipped.
+    """
     plain = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    plain = re.sub(r"^\s*\|.*$", "", plain, flags=re.MULTILINE)
     plain = re.sub(r"`[^`]*`", "code", plain)
     plain = re.sub(r"\]\([^)]*\)", "]", plain)
-    for sentence in re.split(r"[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?:[-*]|\d+\.?)\s", plain):
+    for sentence in re.split(r"[.:;?!](?=\s|$)|\n\s*\n|\n\s*(?:[-*]|\d+\.?)\s", f"\n{plain}"):
         words = sentence.split()
         if len(words) > WORDS:
             yield line, f"a sentence of {len(words)} words: {' '.join(words[:6])} …"

@@ -256,7 +256,7 @@ def _raise_conflict(clash: Clash, version: int, actions: Sequence[Action]) -> No
 
 
 def _leaves_anything(transaction: Transaction) -> bool:
-    """Whether a version with the transaction would differ from its base."""
+    """Return whether a version with the transaction would differ from its base."""
     return transaction.has_writes and not transaction.changes_nothing
 
 

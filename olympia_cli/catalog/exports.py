@@ -54,9 +54,7 @@ def read_exports(definition: CatalogDef) -> dict[str, ExportRecord | str]:
 
 def find_export(name: str, definition: CatalogDef) -> ExportRecord:
     if name not in definition.exported_snapshots:
-        raise ExportNotFound(
-            f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
-        )
+        raise ExportNotFound(f"there is no export {quoted(name)}", hint="list the exports", command=("export", "ls"))
     record = _parse(name, definition)
     if isinstance(record, str):
         raise ExportNotFound(f"the record of the export {name} {record}", hint="open the export at its own location")

@@ -81,7 +81,7 @@ def find_saved_by_java(store: Store, id: str) -> JavaSaved:
         if saved.id == id and isinstance(saved, JavaSaved):
             return saved
     raise TransactionNotFound(
-        f"there is no transaction {quoted(id)}", hint="see which transactions there are", command=("txn", "ls")
+        f"there is no transaction {quoted(id)}", hint="list the transactions", command=("txn", "ls")
     )
 
 

@@ -62,8 +62,10 @@ def write_promotion(definition: CatalogDef, promotion: Promotion) -> None:
 
 
 def names_lost(hint: int | None, latest: int, definition: CatalogDef | None) -> bool:
-    """Whether vn/latest tells of commits whose roots are lost. A promotion that did not finish knows of those before
-    it, and passes their numbers when it is run again."""
+    """Return whether vn/latest is ahead because roots are lost.
+
+    Roots that an unfinished promotion recorded as lost do not count: it skips their numbers when it is run again.
+    """
     if hint is None or hint <= latest:
         return False
     promotion = None if definition is None else read_promotion(definition)

@@ -192,13 +192,13 @@ def _gone(version: int, oldest: int, latest: Snapshot) -> VersionNotFound:
     reason = f"version {version} does not exist any more: the oldest is {oldest}"
     mark = resting_mark(latest.definition, version)
     if mark is None:
-        return VersionNotFound(reason, hint="see which versions there are", command=("log", "--oneline"))
+        return VersionNotFound(reason, hint="list the versions", command=("log", "--oneline"))
     until = ""
     with suppress(OlympiaError):
         # by the store's clock, as a purge measures it
         marked = latest.store.stat(root_path(mark.version, latest.file.width)).modified_at_millis
         until = f", which may be from {time_text(marked + QUARANTINE_MILLIS)} on"
-    hint = f"it rests in quarantine until a purge{until}; bring it back"
+    hint = f"it rests in quarantine until a purge{until}; restore it"
     return VersionNotFound(reason, hint=hint, command=("expire", "undo"))
 
 
@@ -289,7 +289,7 @@ def way_out(latest: Snapshot, ahead: DatedAhead) -> tuple[str, tuple[str, ...]]:
     text = f"{ahead.text}, {span_text(ahead.ahead_millis)} ahead, and so is each version from then on: set that clock"
     if ahead.ahead_millis <= 86_400_000:
         return f"{text}, and wait", ("log", "--until", f"v{ahead.version}", "-n", "1")
-    text += "; to be rid of the date, make a new catalog (init NEW), and bring this one in"
+    text += "; to remove the date, create a new catalog (init NEW), and import this one"
     return text, ("-c", "NEW", "import", "olympia", latest.store.uri, "--history")
 
 

@@ -40,8 +40,7 @@ FILL = 0.9
 """The fill factor of nodes in a rebuilt tree. The rest is room for insertions."""
 
 MAX_LOST_KEYS = 1000
-"""The maximum number of lost keys, and of files that a repair answers, in the log, so that a root does not grow with
-the damage."""
+"""Maximum number of lost keys in the log of a repair, and of damaged files that it answers: it limits the root."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +93,9 @@ class Repair:
     lost_keys: Sequence[str] = ()
     source: Source | None = None
     named_latest: int | None = None
-    """What vn/latest said where that was beyond the last root: this version's own number is written over it."""
+    """The version in vn/latest if it is ahead of the last root. The repaired version's number replaces it."""
     answers: Sequence[str] = ()
-    """The files that are not whole, and because of which it is made."""
+    """The damaged files that are the reason for the repair."""
 
     @property
     def sizes(self) -> Sizes:
@@ -156,7 +155,8 @@ def keep_lost_names(store: Store, lost: Sequence[int]) -> None:
             store.create_many({root_path(version): encode_lost(version) for version in batch})
         except PathTaken as error:
             raise CommitConflict(
-                f"a version was committed into a gap since this was planned: {error.message}", hint="plan it anew"
+                f"a version was committed into a gap since this was planned: {error.message}",
+                hint="plan again",
             ) from None
         except OutcomeUnknown as error:
             raise StorageFailed(f"{error.message}; a gap is not closed yet", hint="run it again") from error
@@ -287,5 +287,5 @@ def _write_root(store: Store, version: int, root: Root, actions: Sequence[Action
 
 def _moved(head: int) -> CommitConflict:
     return CommitConflict(
-        f"version {head + 1} was committed since this was planned", hint="nothing was changed; plan it anew"
+        f"version {head + 1} was committed since this was planned", hint="nothing was changed; plan again"
     )

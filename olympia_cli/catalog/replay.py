@@ -191,7 +191,7 @@ def catalog_after(
     else:
         return definition
     if after is None:
-        raise Unsupported(f"the action {action.type_name} does not tell the catalog's definition")
+        raise Unsupported(f"the action {action.type_name} has no definition of the catalog")
     after.ClearField("integrity")
     return after
 
@@ -209,8 +209,8 @@ def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
         resting = {mark.manifest for mark in marks}
         if change.purged > oldest or not resting.issuperset(change.manifests):
             raise InvalidOption(
-                "what was to be purged is no longer in quarantine",
-                hint="see what was done",
+                "the versions to purge are no longer in quarantine",
+                hint="read the log",
                 command=("log", "--oneline"),
             )
         catalog.properties[EXPIRE_PURGED] = str(max(change.purged, purged))
@@ -219,12 +219,12 @@ def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
     elif action.type == T.CATALOG_EXPIRE_MARK:
         if change.former_oldest != oldest or not oldest <= change.oldest <= version:
             raise InvalidOption(
-                f"the oldest version is {oldest} by now", hint="see what was done", command=("log", "--oneline")
+                f"the oldest version is {oldest} by now", hint="read the log", command=("log", "--oneline")
             )
         if oldest < change.oldest < kept_aside_before(catalog):
             raise InvalidOption(
                 f"a copy took the catalog's place, and all versions below {kept_aside_before(catalog)} are kept aside",
-                hint="let all of them go",
+                hint="expire all of them",
                 command=("promote", "--forget"),
             )
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
@@ -233,7 +233,7 @@ def _expired(catalog: CatalogDef, action: Action, version: int) -> CatalogDef:
     else:
         if change.oldest < purged:
             raise InvalidOption(
-                f"versions below {purged} are purged already", hint="see what was done", command=("log", "--oneline")
+                f"versions below {purged} are purged already", hint="read the log", command=("log", "--oneline")
             )
         catalog.properties[EXPIRE_OLDEST] = str(change.oldest)
         marks = [_narrowed(mark, change) for mark in marks if mark.former_oldest < change.oldest]

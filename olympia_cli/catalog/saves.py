@@ -73,10 +73,12 @@ class Saved:
         return version
 
     def lost_beginning(self, store: Store, existing: Container[int]) -> str:
-        """Say so if the version is gone that it began at, since nobody can commit it then; `existing` are versions that
-        are there for sure."""
+        """Return a message if the version at which the transaction began is gone, so that it cannot be committed.
+
+        `existing` has versions that are known to exist.
+        """
         began = self.began_at_version
-        # it may have begun at a version that was committed since the listing
+        # the transaction may have begun at a version that was committed after the listing
         if began in existing or store.exists(self.definition.beginning_root_node_file_path):
             return ""
         return f"the transaction {self.id} began at version {began}, which does not exist"
@@ -147,7 +149,7 @@ def look(store: Store, id: str) -> Saved | UnreadableSave:
         raise written_by_java(store.uri)
     if saved is None:
         raise TransactionNotFound(
-            f"there is no transaction {quoted(id)}", hint="see which transactions there are", command=("txn", "ls")
+            f"there is no transaction {quoted(id)}", hint="list the transactions", command=("txn", "ls")
         )
     return saved
 

@@ -151,7 +151,7 @@ def read_root(store: Store, version: int, width: int = WIDTH) -> RootFile:
     except PathMissing:
         raise VersionNotFound(
             f"version {version} does not exist in {store.uri}",
-            hint="see which versions there are",
+            hint="list the versions",
             command=("log", "--oneline"),
         ) from None
 

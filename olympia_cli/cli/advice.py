@@ -1,4 +1,4 @@
-"""What to do about an error, with what only the command line knows: where the catalog is, and what is in it."""
+"""Completes the advice of errors with the location of the catalog, and with names of objects that are in it."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
 
 MOST = 5000
-"""So many names are looked through for the one that was meant."""
+"""Number of names that are searched for a similar one."""
 
 LOOKS = (("fsck",), ("fsck", "--level", "full"))
-"""What an error of damage names by itself, which is about the latest version."""
+"""The commands that errors of damage advise, both for the latest version."""
 
 SEVERAL = ("diff", "log", "revert", "table history")
-"""Commands that look at more than one version."""
+"""Commands that read more than one version."""
 
 NotThere = NamespaceNotFound | TableNotFound | ViewNotFound
 
 
 def complete(error: OlympiaError, ctx: typer.Context) -> None:
-    """Make the error's advice one that can be followed by pasting it."""
+    """Turn the error's advice into a command that can be pasted."""
     from olympia_cli.cli.context import Session
 
     session = Session(ctx)
-    # a command for another catalog says which
+    # a command for another catalog names its location itself
     error.program = session.program_elsewhere if error.command[:1] == ("-c",) else session.program
     if isinstance(error, Damaged) and error.command in LOOKS:
-        # where not even the latest version can be read, a look at that one finds it
+        # if the latest version cannot be read either, the command for it finds the damage
         with suppress(OlympiaError):
             _point_to(error, ctx, session)
     if not isinstance(error, NotThere) or error.version is None:
         return
-    # whatever goes wrong here, what is told is the error that there was
+    # an error in here must not replace the error that is reported
     with suppress(OlympiaError):
         latest = session.snapshot()
         if isinstance(error, NamespaceNotFound) and error.for_new:
@@ -53,8 +53,7 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
 
 
 def _point_to(error: Damaged, ctx: typer.Context, session: Session) -> None:
-    """Make fsck look where the damage is: at a version before the latest, or at all of them. What somebody has
-    acknowledged is not looked for again."""
+    """Point the advised fsck at the damage: at an older version, or at all versions. Acknowledged damage needs none."""
     from olympia_cli.catalog.known_damage import read_acknowledged
     from olympia_cli.format.paths import parse_root_path
 
@@ -70,7 +69,7 @@ def _point_to(error: Damaged, ctx: typer.Context, session: Session) -> None:
         for span in spans
     ]
     if known_spans and (version is None or any(first <= version <= last for first, last in known_spans)):
-        error.advice, error.command = "that is known; see which other versions there are", ("log", "--oneline")
+        error.advice, error.command = "this damage is acknowledged; list the other versions", ("log", "--oneline")
     elif version is not None and version != latest.version:
         error.command = (*error.command, "--at", f"v{version}")
     elif version is None and several:
@@ -78,7 +77,7 @@ def _point_to(error: Damaged, ctx: typer.Context, session: Session) -> None:
 
 
 def _say_how_to_create(error: NamespaceNotFound, latest: Snapshot, txn: str | None) -> None:
-    """Name the command that creates the namespace, and the namespace that was probably meant."""
+    """Advise the command that creates the namespace, or a namespace with a similar name."""
     from olympia_cli.names import NamespaceName
 
     namespace, _ = error.missing
@@ -100,24 +99,24 @@ def _say_what_is_there(error: NotThere, snapshot: Snapshot, at: list[str]) -> No
         ("view", ViewName, TableName) if isinstance(error, ViewNotFound) else ("table", TableName, ViewName)
     )
     if snapshot.find(NamespaceName(namespace)) is None:
-        error.advice, error.command = "see which namespaces there are", ("ns", "ls", *at)
+        error.advice, error.command = "list the namespaces", ("ns", "ls", *at)
         meant = _meant(namespace, snapshot.namespaces())
         if meant is not None and (not name or snapshot.find(cls(meant.namespace, name)) is not None):
             error.advice, error.command = f"did you mean {cls(meant.namespace, name) if name else meant}?", ()
     elif snapshot.find(other(namespace, name)) is not None:
-        there = "table" if word == "view" else "view"
-        error.advice = f"it is a {there}"
-        error.command = command_words(there, "show", *at, names=[str(other(namespace, name))])
+        other_word = "table" if word == "view" else "view"
+        error.advice = f"it is a {other_word}"
+        error.command = command_words(other_word, "show", *at, names=[str(other(namespace, name))])
     else:
-        error.advice, error.command = f"see which {word}s there are", command_words(word, "ls", *at, names=[namespace])
+        error.advice, error.command = f"list the {word}s", command_words(word, "ls", *at, names=[namespace])
         within = snapshot.views(namespace) if word == "view" else snapshot.tables(namespace)
         if (meant := _meant(name, within)) is not None:
             error.advice, error.command = f"did you mean {meant}?", ()
 
 
-def _meant(name: str, there: Iterable[ObjectName]) -> ObjectName | None:
+def _meant(name: str, existing: Iterable[ObjectName]) -> ObjectName | None:
     from olympia_cli.names import nearest
 
-    names = {candidate.name or candidate.namespace: candidate for candidate in islice(there, MOST)}
+    names = {candidate.name or candidate.namespace: candidate for candidate in islice(existing, MOST)}
     match = nearest(name, names)
     return None if match is None else names[match]

@@ -22,7 +22,7 @@ COMMANDS = {
     "ns ls": "List the namespaces.",
     "ns show": "Show a namespace.",
     "ns alter": "Set and unset properties of a namespace.",
-    "ns rename": "Rename a namespace with all that is in it.",
+    "ns rename": "Rename a namespace with its tables and views.",
     "ns drop": "Drop a namespace.",
     "ns restore": "Bring back a namespace with its tables and views.",
     "table create": "Create an Iceberg table.",
@@ -47,33 +47,33 @@ COMMANDS = {
     "view restore": "Bring back a dropped or older view.",
     "txn begin": "Begin a distributed transaction.",
     "txn ls": "List the distributed transactions.",
-    "txn show": "Show what a distributed transaction has staged.",
+    "txn show": "Show the staged changes of a distributed transaction.",
     "txn commit": "Commit a distributed transaction.",
-    "txn abort": "Give up a distributed transaction.",
+    "txn abort": "Abort a distributed transaction.",
     "apply": "Make many changes as one transaction, from JSON lines.",
     "log": "Show the action log, newest first.",
     "diff": "Show what changed between two versions.",
-    "time-travel": "Show the catalog as it was.",
-    "rollback": "Put the catalog back to an older version.",
-    "revert": "Take back what a version did, and keep what came after.",
-    "expire": "Take old versions out of history, and later their files out of the store.",
+    "time-travel": "Show the objects of an older version.",
+    "rollback": "Return the catalog to an older version.",
+    "revert": "Undo the changes of a version, and keep later changes.",
+    "expire": "Remove old versions from history, and later their files from the store.",
     "export create": "Copy a version to another place.",
     "export ls": "List the exports.",
-    "export verify": "Check that an export is whole.",
-    "export resume": "Go on with an export that was interrupted.",
+    "export verify": "Check that an export is sound.",
+    "export resume": "Continue an interrupted export.",
     "export drop": "Forget an export.",
-    "import olympia": "Bring another catalog in: its namespaces, tables and views.",
-    "import deltacat": "Bring a DeltaCAT catalog in: its namespaces, and its tables as Iceberg tables.",
-    "import iox": "Register the tables of a preserved catalog of IOx, where their files are.",
-    "import parquet": "Register Parquet files as Iceberg tables, where they are.",
+    "import olympia": "Import another catalog: its namespaces, tables and views.",
+    "import deltacat": "Import a DeltaCAT catalog: its namespaces, and its tables as Iceberg tables.",
+    "import iox": "Register the tables of a preserved IOx catalog; their files stay where they are.",
+    "import parquet": "Register Parquet files as Iceberg tables; the files stay where they are.",
     "import iceberg": "Register the tables of another Iceberg catalog, or below a prefix.",
     "rebuild": "Make a catalog from definitions and metadata files alone.",
     "promote": "Put a copy of the catalog in the catalog's place.",
-    "fsck": "Check that the catalog is whole.",
+    "fsck": "Check that the catalog is sound.",
     "dump-node": "Show one node file, even a damaged one.",
     "tree": "Draw the tree of node files.",
-    "status": "Show how the catalog is doing.",
-    "doctor": "Look for what keeps the program from working well here.",
+    "status": "Show the health of the catalog.",
+    "doctor": "Diagnose the local setup.",
     "compact": "Rewrite the tree to a fill factor.",
     "catalog show": "Show the catalog's definition.",
     "catalog alter": "Change the catalog's properties, lifetime or isolation.",
@@ -83,21 +83,21 @@ COMMANDS = {
     "completion": "Print the completion script for a shell.",
     "man": "Print a manual page.",
 }
-"""Every command and its line of help, which is the first line of its docstring."""
+"""Every command with its line of help, which is the first line of its docstring."""
 
 GROUPS = {
-    "ns": "Namespaces.",
-    "table": "Tables.",
-    "view": "Views.",
-    "txn": "Distributed transactions.",
-    "export": "Copies of versions at other places.",
-    "import": "Tables that exist elsewhere.",
-    "catalog": "The catalog itself.",
-    "config": "Settings and profiles.",
+    "ns": "Create, list, show and change namespaces.",
+    "table": "Create, list, show and change tables.",
+    "view": "Create, list, show and change views.",
+    "txn": "Work with distributed transactions.",
+    "export": "Copy versions to other places, and check the copies.",
+    "import": "Import tables from other catalogs and from files.",
+    "catalog": "Show and change the definition of the catalog.",
+    "config": "Show the settings.",
 }
 
 ALIASES = {"namespace": "ns", "list": "ls", "describe": "show", "rm": "drop", "mv": "rename", "at": "time-travel"}
-"""Other words for the same, accepted and not shown."""
+"""Synonyms of command names; accepted, but not shown."""
 
 app = typer.Typer(
     cls=Root,
@@ -123,11 +123,11 @@ def olympia(
 
 
 def main() -> int:
-    """Run the program on sys.argv; the exit code is the result."""
+    """Run the program on sys.argv, and return the exit code."""
     code = int(app(standalone_mode=False))
     if code == INTERRUPTED:
         with contextlib.suppress(OSError, ValueError):
             print(end="", flush=True)
-        # who presses Ctrl-C does not wait for threads that ask a store which does not answer
+        # after Ctrl-C, do not wait for threads that ask a store which does not answer
         os._exit(code)
     return code

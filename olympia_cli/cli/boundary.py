@@ -1,4 +1,4 @@
-"""Where the program ends: every way out becomes an exit code and at most one line on stderr."""
+"""The boundary of the program: every result and error becomes an exit code and at most one line on stderr."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from olympia_cli.errors import OlympiaError, OutOfMemory, RevertConflict
 from olympia_cli.masking import masked
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-_LOOK_AT_LOG = "make room; a change may have been committed: look at the log before running it again"
+_LOOK_AT_LOG = "free some space; a change may have been committed: read the log before you run it again"
 
 
 INTERRUPTED = 130
 
 
 class PipeClosed(BaseException):
-    """Nobody reads our output any more. Not an Exception, so that nothing on the way takes it for an error."""
+    """The reader of our output has closed the pipe. Not an Exception, so that no handler takes it for an error."""
 
 
 def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
-    """Run the program, and translate whatever comes out of it into an exit code."""
+    """Run the program, and translate its result or error into an exit code."""
     _open_what_is_closed()
     _escape_what_the_terminal_cannot_show()
     begin(arguments)
@@ -57,7 +57,7 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
             tell(error.format_message())
         else:
             about(command=_command_of(error))
-            # the library lists the choices of a missing argument on lines of their own
+            # typer lists the choices of a missing argument on separate lines
             message = error.format_message().replace("\n\t", " ").rstrip(".")
             report("Usage", message, _usage_hint(error), 2, as_json)
         return 2
@@ -78,9 +78,9 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
             report("StorageFailed", f"the output cannot be written: {error.strerror}", _LOOK_AT_LOG, 30, as_json)
             return 30
         if isinstance(error, MemoryError):
-            small = OutOfMemory("this machine has not enough memory for that")
-            report(small.name, small.message, small.hint, small.exit_code, as_json)
-            return small.exit_code
+            out_of_memory = OutOfMemory("this machine does not have enough memory for that")
+            report(out_of_memory.name, out_of_memory.message, out_of_memory.hint, out_of_memory.exit_code, as_json)
+            return out_of_memory.exit_code
         traceback = "this traceback" if debug else _write_traceback(arguments)
         report("Bug", f"a bug: {type(error).__name__}: {error}", f"please send {traceback}", 1, as_json)
         return 1
@@ -89,8 +89,10 @@ def run(call: Callable[[], Any], arguments: Sequence[str]) -> int:
 def report(
     code: str, message: str, hint: str, exit_code: int, as_json: bool, more: Mapping[str, Any] | None = None
 ) -> None:
-    """One line on stderr, or one JSON document when JSON was asked for; `more` is for that alone. A log has both in
-    one line."""
+    """Print an error as one line on stderr, or with --json as one JSON document, which alone contains `more`.
+
+    A log in JSON has both in one line.
+    """
     error = {"code": code, "message": message, "hint": hint, "exit_code": exit_code, **(more or {})}
     if is_json():
         whole: dict[str, Any] = {"error": error} if as_json else {}
@@ -102,15 +104,14 @@ def report(
 
 
 def one_line(text: str) -> str:
-    """The text on one line, with everything that a terminal would obey made visible."""
+    """Return the text as one line, with control characters as visible escapes."""
     from olympia_cli.cli.escape import visible
 
     return visible(text)
 
 
 def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
-    """A closed pipe ends the program quietly; typer would turn it into exit code 1. The advice of an error gets what
-    only the command line knows."""
+    """Wrap a command: a closed pipe ends the program quietly (typer makes it exit code 1), and advice is completed."""
 
     @wraps(command)
     def run(ctx: typer.Context, **kwargs: Any) -> Any:
@@ -128,7 +129,7 @@ def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wants_json(arguments: Sequence[str]) -> bool:
-    """Whether JSON was asked for; the command line may be too wrong to be parsed."""
+    """Return whether JSON output is requested, even by a command line that cannot be parsed."""
     if "--" in arguments:
         arguments = arguments[: list(arguments).index("--")]
     flags = {"--json", "--output=json", "--output=jsonl", "-ojson", "-ojsonl"}
@@ -148,22 +149,22 @@ def _command_of(error: Any) -> str | None:
 
 
 def _open_what_is_closed() -> None:
-    """A stream that the caller closed is nowhere; its number must not go to a file of the catalog."""
+    """Open streams that the caller closed, so that no file of the catalog gets their descriptors."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115
 
 
 def _discard_output() -> None:
-    """Later flushes, at interpreter exit, must not fail again."""
+    """Redirect stdout to nowhere, so that the flush at interpreter exit does not fail again."""
     try:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except (OSError, ValueError):
-        return  # not a real file: nothing is flushed to it
+        return  # stdout is not a real file, so nothing is flushed to it
 
 
 def _escape_what_the_terminal_cannot_show() -> None:
-    """A locale without a character, or a folder whose name is not text, must not end in a crash half-way."""
+    """Write escapes for characters that the locale lacks and for file names that are not text, instead of crashing."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -171,7 +172,7 @@ def _escape_what_the_terminal_cannot_show() -> None:
 
 
 def _tell_traceback() -> None:
-    """Say the traceback of the current error, masked. Python itself prints it with all secrets."""
+    """Print the traceback of the current error with secrets masked; Python would not mask them."""
     from traceback import format_exc
 
     text = format_exc().rstrip()

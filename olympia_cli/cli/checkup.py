@@ -1,7 +1,7 @@
-"""What `doctor` looks at: settings, credentials, what the store allows, clocks, room, the catalog, what is installed.
+"""The checks of `doctor`: settings, credentials, permissions of the store, clocks, disk space, the catalog, Spark.
 
-Nothing raises: a check that fails is what the command is there to show, and the checks after it go on as far as they
-can. Nothing is left behind.
+No check raises an error: a failed check is part of the report, and later checks run as far as they can. The file of the
+test is deleted again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LITTLE_ROOM = 2**30
 
 
 class Remedy(NamedTuple):
-    """What to do, and the words of the command that comes next; with `shell` it is one of the machine's."""
+    """An advice with the words of the next command. With `shell`, it is a command of the machine, not of olympia."""
 
     advice: str
     words: tuple[str, ...]
@@ -42,7 +42,7 @@ LOOK_AT_SETTINGS = Remedy("", ("config", "show"))
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at, and what to do about it unless it is well."""
+    """The result of a check, with a remedy if something is wrong."""
 
     check: str
     state: State
@@ -52,7 +52,7 @@ class Check:
 
 @dataclass(slots=True)
 class Checkup:
-    """All of it. `error` is the first that keeps the program from working here, whose exit code is the command's."""
+    """All results. The command ends with the exit code of `error`, the first error that prevents work."""
 
     uri: str | None = None
     settings: Sequence[Setting] = ()
@@ -78,7 +78,7 @@ class Checkup:
 
     @property
     def next(self) -> tuple[Remedy, str]:
-        """What to do next and the reason for it: first the reason for the exit code, then work that is due."""
+        """Return the next command and its reason: a failed check, else one that needs attention, else an fsck due."""
         for state in ("failed", "attention"):
             for check in self.checks:
                 if check.state == state and (remedy := check.remedy) is not None:
@@ -92,7 +92,7 @@ class Checkup:
 
 
 def check_up(session: Session, *, write: bool) -> Checkup:
-    """Look at everything; with `write` the store is asked to create and delete a file, too."""
+    """Run all checks. With `write`, test whether the store creates and deletes a file, too."""
     checkup = Checkup()
     store = _open(session, checkup)
     if store is not None:
@@ -108,7 +108,7 @@ def check_up(session: Session, *, write: bool) -> Checkup:
 
 
 def _open(session: Session, checkup: Checkup) -> Store | None:
-    """The store that the settings name. A config file that cannot be read is in the way only of who needs it."""
+    """Return the store that the settings name. An unreadable config file is an error only if the store needs it."""
     problem = None
     try:
         checkup.settings = settings(session)
@@ -121,14 +121,14 @@ def _open(session: Session, checkup: Checkup) -> Store | None:
         return None
     checkup.uri = store.uri
     if problem is None:
-        checkup.add("settings", "ok", "they make sense")
+        checkup.add("settings", "ok", "valid")
     else:
         checkup.add("settings", "attention", problem.message, Remedy(problem.hint, LOOK_AT_SETTINGS.words))
     return store
 
 
 def _credentials(session: Session, checkup: Checkup) -> None:
-    """Whether there are any where the SDKs look for them; never what they are."""
+    """Check whether credentials are set where the SDKs look for them. Their values are never shown."""
     from olympia_cli.storage.open import scheme_of
 
     scheme, options = scheme_of(session.location.uri), session.location.options
@@ -137,7 +137,7 @@ def _credentials(session: Session, checkup: Checkup) -> None:
         return
     credentials = list(_s3_credentials(options) if scheme == "s3" else _gs_credentials(options))
     if credentials:
-        checkup.add("credentials", "ok", f"there are some: {', '.join(credentials)}")
+        checkup.add("credentials", "ok", f"found: {', '.join(credentials)}")
     else:
         checkup.add("credentials", "note", "none are set here; the machine may have a role of its own")
 
@@ -168,13 +168,12 @@ def _file(variable: str, default: str) -> Iterator[str]:
 
 
 def _can_be_tried(store: Store, checkup: Checkup) -> bool:
-    """Whether files may be tried there. A store that does not answer would be waited for again each time; a folder is
-    made by who creates a catalog, not by who looks."""
+    """Return whether the store can be tested: it answers, and a local folder exists. A test creates no folder."""
     if checkup.error is not None and checkup.error.exit_code == 30:
-        checkup.add("store", "note", "nothing was tried, as it does not answer")
+        checkup.add("store", "note", "not tested, because it does not answer")
         return False
     if "://" not in store.uri and not os.path.isdir(store.uri):
-        checkup.add("store", "note", f"there is no folder {store.uri}; nothing was tried in it")
+        checkup.add("store", "note", f"not tested, because there is no folder {store.uri}")
         return False
     return True
 
@@ -184,22 +183,22 @@ def _store(session: Session, checkup: Checkup, store: Store, write: bool) -> Non
 
     before = session.catalog.clock.now_millis()
     probes = probe(store, write=write)
-    for what in (*READS, *WRITES):
-        if what not in probes.tried:
-            checkup.add(what, "note", "not tried" if not write else "cannot be tried")
-        elif (error := probes.tried[what]) is None:
-            checkup.add(what, "ok", "it works")
+    for operation in (*READS, *WRITES):
+        if operation not in probes.tried:
+            checkup.add(operation, "note", "not tested" if not write else "cannot be tested")
+        elif (error := probes.tried[operation]) is None:
+            checkup.add(operation, "ok", "it works")
         elif isinstance(error, StorageFull):
-            checkup.failed(what, error, _more_room(checkup, store))
+            checkup.failed(operation, error, _more_room(checkup, store))
         elif error.exit_code != 31:
-            checkup.failed(what, error)
-        elif what in READS:
-            checkup.failed(what, error, _permission(store, error.advice))
+            checkup.failed(operation, error)
+        elif operation in READS:
+            checkup.failed(operation, error, _permission(store, error.advice))
         else:
-            # readers need no more
-            text = f"{error.message}: {'an expire' if what == 'delete' else 'commits'} will fail here"
-            advice = "make it writable, or check it for reading alone with --read-only"
-            checkup.add(what, "attention", text, _permission(store, advice, os.W_OK | os.X_OK))
+            # readers do not need to write, so this is not a failure
+            text = f"{error.message}: {'an expire' if operation == 'delete' else 'commits'} will fail here"
+            advice = "make it writable, or check it for reading only with --read-only"
+            checkup.add(operation, "attention", text, _permission(store, advice, os.W_OK | os.X_OK))
     if probes.left_behind is not None:
         checkup.left_behind = probes.left_behind
         text = f"{probes.left_behind} could not be deleted: an expire takes it later"
@@ -209,7 +208,7 @@ def _store(session: Session, checkup: Checkup, store: Store, write: bool) -> Non
 
 
 def _permission(store: Store, advice: str, mode: int = os.R_OK | os.X_OK) -> Remedy:
-    """What to do where something is not allowed: look at the folder that does not allow it, or at the credentials."""
+    """Return the remedy for a missing permission: show the folder that lacks it, or the settings of a bucket."""
     if "://" in store.uri:
         return Remedy(advice, LOOK_AT_SETTINGS.words)
     with suppress(OSError):
@@ -221,12 +220,12 @@ def _permission(store: Store, advice: str, mode: int = os.R_OK | os.X_OK) -> Rem
 
 
 def _more_room(checkup: Checkup, store: Store) -> Remedy:
-    """What frees space: first what is marked, which a purge deletes on a full disk too."""
+    """Return the remedy for a full store: a purge if there are marks (it works on a full disk), else an expire."""
     values = None if checkup.status is None else checkup.status.values
     if values is None or values["read_only"]:
         return Remedy("free some space", *((("df", store.uri), True) if "://" not in store.uri else (("status",),)))
     if values["quarantine"]["marks"]:
-        return Remedy("stop all writers, and delete what rests in quarantine", ("expire", "purge", "--offline"))
+        return Remedy("stop all writers, and purge the quarantine", ("expire", "purge", "--offline"))
     return Remedy("free some space; an expire frees more", ("expire", "--dry-run"))
 
 
@@ -237,7 +236,7 @@ def _clock(checkup: Checkup, probes: Probes, before: int, after: int) -> None:
 
     stored = probes.stored_at_millis
     if stored is None:
-        checkup.add("clock", "note", "not compared, as nothing was created")
+        checkup.add("clock", "note", "not compared, because no file was created")
         return
     # stores round to seconds
     ahead = before - stored if stored < before - 1000 else after - stored if stored > after + 1000 else 0
@@ -272,10 +271,11 @@ def _catalog(session: Session, checkup: Checkup) -> None:
         return
     checkup.status = catalog_status
     values = catalog_status.values
-    # why it is anything else than well follows, each with a line of its own
+    # damage and attention get a line of their own each
     well = not (catalog_status.damage or catalog_status.attention)
-    what = f"version {values['version']}{f', {catalog_status.standing}' if well else ''}"
-    checkup.add("catalog", "ok", f"{what}; of the Java SDK, and never written to" if values["read_only"] else what)
+    summary = f"version {values['version']}{f', {catalog_status.standing}' if well else ''}"
+    java = "; of the Java SDK, so it is read only" if values["read_only"] else ""
+    checkup.add("catalog", "ok", f"{summary}{java}")
     for reason in (*catalog_status.damage, *catalog_status.attention):
         checkup.add("catalog", "attention", reason.text, Remedy("", reason.words, reason.shell))
     checkup.due = fsck_due(catalog_status.runs, session.catalog.clock.now_millis())
@@ -284,7 +284,7 @@ def _catalog(session: Session, checkup: Checkup) -> None:
 
 
 def _spark(checkup: Checkup) -> None:
-    """Only where it is installed: nobody needs it for a catalog of a common size."""
+    """Check Spark if it is installed. A catalog of a common size does not need it."""
     from olympia_cli.errors import SparkMissing
     from olympia_cli.spark.launch import need_java
 
@@ -298,7 +298,7 @@ def _spark(checkup: Checkup) -> None:
 
 
 def installed(name: str) -> str | None:
-    """The version of a package, without importing it; None when it is not installed."""
+    """Return the version of a package without importing it, or None if it is not installed."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:

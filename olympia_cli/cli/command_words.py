@@ -1,6 +1,6 @@
-"""What can stand at the cursor of a command line: a command, an option, or a value of one.
+"""Candidates for the word at the cursor of a command line: commands, options and values.
 
-The command line is still being typed, so nothing is an error: what makes no sense has no candidates.
+The command line is still being typed, so nothing in it is an error: a word that makes no sense has no candidates.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from olympia_cli.cli.lazy import LazyCommand
 
 
 class Candidates(NamedTuple):
-    """Words that fit, each with its line of help; or that the shell is to offer its files or folders."""
+    """Matching words with their help, or a request that the shell offers its files or folders."""
 
     words: Sequence[tuple[str, str]] = ()
     kind: Literal["words", "files", "folders"] = "words"
     after: str = ""
-    """What stands in the same word before a file or folder: `--option=`."""
+    """The part of the word before a file or folder: `--option=`."""
 
 
 NOTHING = Candidates()
 FILES = Candidates(kind="files")
 FOLDERS = Candidates(kind="folders")
 
-# for options that don't say how to complete them: what their help shows tells what they take
+# for options without a completion function: the metavar tells the kind of value
 _BY_METAVAR: dict[str, Callable[[typer.Context, str], list[str]]] = {
     "REF": complete.complete_reference,
     "ID": complete.complete_transaction,
@@ -42,7 +42,7 @@ _BY_METAVAR: dict[str, Callable[[typer.Context, str], list[str]]] = {
 
 
 def candidates(root: Any, before: Sequence[str], incomplete: str) -> Candidates:
-    """What can be typed after these words, and begins so."""
+    """Return the words that may follow the words before, and begin with the incomplete one."""
     line = _Line(root)
     for word in before:
         if not line.read(word):
@@ -51,19 +51,19 @@ def candidates(root: Any, before: Sequence[str], incomplete: str) -> Candidates:
 
 
 class _Line:
-    """What the words up to the cursor mean."""
+    """Parses the words before the cursor."""
 
     def __init__(self, root: Any) -> None:
         self.own_params: dict[str, Any] = {}
         self.shared: dict[str, Any] = {}
         self.arguments: list[str] = []
-        # the option whose value comes next
+        # the option whose value is the next word
         self.waiting: Any = None
         self.only_arguments = False
         self._enter(root)
 
     def read(self, word: str) -> bool:
-        """Whether the word makes sense where it stands."""
+        """Read the next word. Return False if it makes no sense here."""
         if self.waiting is not None:
             self._give(self.waiting, word)
             self.waiting = None
@@ -100,7 +100,7 @@ class _Line:
         for number, argument in enumerate(p for p in self.command.params if p.param_type_name == "argument"):
             if number == len(self.arguments) or argument.nargs == -1:
                 matches = self._values(argument, incomplete)
-                # a name that looks like an option is one, until -- says that no more of them follow
+                # before --, a name that begins with - would be read as an option
                 plain = tuple(entry for entry in matches.words if self.only_arguments or not entry[0].startswith("-"))
                 return matches._replace(words=plain)
         return NOTHING
@@ -125,7 +125,7 @@ class _Line:
         return command is not None
 
     def _option_in(self, word: str) -> tuple[Any, str, str | None]:
-        """The option that takes a value in this word, how the word writes it, and the value if it is there too."""
+        """Return the option in this word that takes a value, its text in the word, and the value if there is one."""
         if word.startswith("--"):
             name, equals, value = word.partition("=")
             option = self._known(name)
@@ -145,7 +145,7 @@ class _Line:
         return option
 
     def _give(self, option: Any, value: Any) -> None:
-        # the shared options pass their values on in the context; see params.remember
+        # shared options keep their values in the context; see params.remember
         (self.own_params if option.expose_value else self.shared)[option.name] = value
 
     def _option_names(self, incomplete: str) -> Candidates:
@@ -174,7 +174,7 @@ class _Line:
         if completer := _BY_METAVAR.get(metavar):
             return Candidates([(word, "") for word in completer(ctx, incomplete)])
         if metavar == "URI":
-            # a location in a bucket is not ours to list
+            # locations in buckets are not completed
             return NOTHING if "://" in incomplete else FOLDERS if param.name in ("catalog", "uri") else FILES
         if metavar in ("DIR", "FOLDER", "DEST"):
             return FOLDERS

@@ -1,7 +1,7 @@
-"""Names from the catalog, for completion. It is silent on every error: a prompt is no place for them.
+"""Completion of names from the catalog. Errors are ignored, because a prompt is no place for them.
 
-What is looked up is bounded in time and number, and kept for some seconds, so that one press of the key after
-another does not read the catalog anew.
+Each look-up has a time limit and a limit of names. Its result is cached for some seconds, so that not every press of
+Tab reads the catalog.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import typer
 
 from olympia_cli.cli.escape import visible
 
-# every command imports this module: what only a look-up needs is imported by the look-up
+# every command imports this module, so a look-up imports its modules itself
 if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.cli.context import Session
     from olympia_cli.names import Kind
 
 SECONDS = 1.0
-"""How long a look-up may take, once the code for it is imported."""
+"""Timeout of a look-up, without the time for imports."""
 
 LIMIT = 500
 RECENT = 20
@@ -32,37 +32,37 @@ _FULL_NAME = re.compile(r'("(?:[^"]|"")*"|[^."]+)\.(.*)', re.DOTALL)
 
 
 def complete_none(incomplete: str) -> list[str]:
-    """A name that does not exist yet."""
+    """Complete nothing, for names that do not exist yet."""
     return []
 
 
 def complete_quarantine(incomplete: str) -> list[str]:
-    """What expire does with the quarantine."""
+    """Complete the actions of expire."""
     return _starting(incomplete, ("undo", "purge", "ls"))
 
 
 def complete_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
-    """A namespace, literally."""
+    """Complete a namespace, without quotes."""
     return _starting(incomplete, _namespaces(ctx, incomplete))
 
 
 def complete_table(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The full name of a table: namespaces followed by a dot, then the tables of the namespace."""
+    """Complete the full name of a table: first its namespace and a dot, then the table."""
     return _full_names(ctx, incomplete, ("TABLE",))
 
 
 def complete_view(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The full name of a view."""
+    """Complete the full name of a view."""
     return _full_names(ctx, incomplete, ("VIEW",))
 
 
 def complete_new_in_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The full name of something that does not exist yet: only its namespace can be known."""
+    """Complete the namespace in the full name of a new object."""
     return _full_names(ctx, incomplete, ())
 
 
 def complete_object(ctx: typer.Context, incomplete: str) -> list[str]:
-    """A namespace, or the full name of a table or view."""
+    """Complete a namespace, or the full name of a table or view."""
     names = _full_names(ctx, incomplete, ("TABLE", "VIEW"))
     if _FULL_NAME.fullmatch(incomplete):
         return names
@@ -70,24 +70,24 @@ def complete_object(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def complete_reference(ctx: typer.Context, incomplete: str) -> list[str]:
-    """A version: latest, latest~1, oldest, recent ones by number, exports by name; also the end of a range."""
+    """Complete a version: latest, latest~1, oldest, recent numbers, names of exports; also the end of a range."""
     before, dots, _ = incomplete.rpartition("..")
     words = ["latest", "latest~1", "oldest", *_look_up(ctx, "references", _references), "today", "yesterday"]
     return _starting(incomplete, (before + dots + word for word in dict.fromkeys(words)))
 
 
 def complete_export(ctx: typer.Context, incomplete: str) -> list[str]:
-    """An export that is recorded."""
+    """Complete the name of a recorded export."""
     return _starting(incomplete, _look_up(ctx, "exports", _exports))
 
 
 def complete_transaction(ctx: typer.Context, incomplete: str) -> list[str]:
-    """A distributed transaction that is open."""
+    """Complete the id of an open distributed transaction."""
     return _starting(incomplete, _look_up(ctx, "transactions", _open_transactions))
 
 
 def complete_profile(ctx: typer.Context, incomplete: str) -> list[str]:
-    """A profile of the config file."""
+    """Complete the name of a profile in the config file."""
     import tomllib
 
     from olympia_cli.cli.profiles import config_path
@@ -116,9 +116,9 @@ def _namespaces(ctx: typer.Context, start: str) -> list[str]:
 
 
 def _names(ctx: typer.Context, kind: Kind, namespace: str | None, start: str) -> list[str]:
-    """Names of a kind: all of them when they are few, else those that begin as typed."""
+    """Return the names of a kind: all of them if there are few, else those that begin with `start`."""
     at, txn = ctx.params.get("at"), ctx.params.get("txn")
-    what = f"{kind.word} {at} {txn} {namespace}"
+    cache_key = f"{kind.word} {at} {txn} {namespace}"
 
     def first(session: Session) -> Iterator[str]:
         view = session.view(at, txn)
@@ -126,14 +126,14 @@ def _names(ctx: typer.Context, kind: Kind, namespace: str | None, start: str) ->
             return (name.namespace for name in view.namespaces())
         return (name.name for name in (view.tables(namespace) if kind.word == "table" else view.views(namespace)))
 
-    names = _look_up(ctx, what, first, LIMIT + 1)
+    names = _look_up(ctx, cache_key, first, LIMIT + 1)
     if len(names) <= LIMIT or txn is not None or not start:
         return names[:LIMIT]
-    return _look_up(ctx, f"{what} {start}", lambda session: _scan(session.snapshot(at), kind, namespace, start))
+    return _look_up(ctx, f"{cache_key} {start}", lambda session: _scan(session.snapshot(at), kind, namespace, start))
 
 
 def _scan(snapshot: Snapshot, kind: Kind, namespace: str | None, start: str) -> Iterator[str]:
-    """Names that begin with the start, without going through all the others."""
+    """Find the names with this beginning in the tree, without reading all others."""
     from olympia_cli.tree.scan import scan
 
     keys = snapshot.keys
@@ -163,32 +163,34 @@ def _open_transactions(session: Session) -> Iterator[str]:
 
 
 def _starting(incomplete: str, words: Iterable[str]) -> list[str]:
-    # what a terminal would obey is not put on it: such a name is typed by hand
+    # names with control characters are not completed
     return [word for word in words if word.startswith(incomplete) and visible(word) == word]
 
 
 def _unquoted(part: str) -> str:
-    """A part of a full name, or the beginning of one."""
+    """Remove the quotes of a part of a full name, which may be incomplete."""
     if not part.startswith('"'):
         return part
     inner = part[1:]
-    # an even number of quotes at the end are quotes of the name; an odd one has the closing quote among them
+    # an odd number of quotes at the end includes the closing quote; all others are doubled quotes of the name
     quotes = len(inner) - len(inner.rstrip('"'))
     return (inner[:-1] if quotes % 2 else inner).replace('""', '"')
 
 
-def _look_up(ctx: typer.Context, what: str, names: Callable[[Session], Iterable[str]], limit: int = LIMIT) -> list[str]:
-    """At most so many names, from the cache or from the catalog; none when it fails or takes too long."""
+def _look_up(
+    ctx: typer.Context, cache_key: str, names: Callable[[Session], Iterable[str]], limit: int = LIMIT
+) -> list[str]:
+    """Return up to `limit` names from the cache or the catalog, or none after an error or a timeout."""
     with contextlib.suppress(Exception):
         from olympia_cli.cli import names_cache
         from olympia_cli.cli.context import Session
 
         session = Session(ctx)
         location = session.location
-        words = names_cache.recall(location.uri, location.options, what)
+        words = names_cache.recall(location.uri, location.options, cache_key)
         if words is None:
             words = _read_in_time(session, names, limit)
-            names_cache.remember(location.uri, location.options, what, words)
+            names_cache.remember(location.uri, location.options, cache_key, words)
         return words
     return []
 
@@ -196,7 +198,7 @@ def _look_up(ctx: typer.Context, what: str, names: Callable[[Session], Iterable[
 def _read_in_time(session: Session, names: Callable[[Session], Iterable[str]], limit: int) -> list[str]:
     import threading
 
-    # importing takes as long as it takes, and cannot hang: it is not part of the time that is bounded
+    # imports cannot hang, so the timeout does not include them
     import_module("olympia_cli.catalog.distributed")
     _ = session.store
     words: list[str] = []
@@ -216,7 +218,7 @@ def _read_in_time(session: Session, names: Callable[[Session], Iterable[str]], l
 
 
 def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The next word of a command's name."""
+    """Complete the next word of a command's name."""
     from olympia_cli.cli.app import COMMANDS
 
     at, paths = len(ctx.args), [path.split() for path in COMMANDS]

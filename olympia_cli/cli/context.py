@@ -1,4 +1,4 @@
-"""What a command runs in: the options given to it, the catalog they name, and where its output goes."""
+"""The session of a command: its options, the catalog that they name, and its output."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class Changed(NamedTuple):
-    """What a changing command did: a version, or a save of a distributed transaction."""
+    """The result of a changing command: a version, or the id of a distributed transaction that was saved."""
 
     version: int | None
     transaction: str | None
@@ -39,7 +39,7 @@ class Changed(NamedTuple):
 
 
 class Session:
-    """One run of a command."""
+    """A run of a command."""
 
     def __init__(self, ctx: typer.Context, uri: str | None = None) -> None:
         self._ctx = ctx
@@ -51,7 +51,7 @@ class Session:
         about(command=getattr(ctx, "command_path", "").partition(" ")[2] or None, quiet=self.quiet)
         check_variable()
         self.metrics: Callable[[], dict[str, Any]] | None = None
-        """What the work of this run took, where that is known; documents have it."""
+        """Returns the metrics of this run for JSON documents, if the engine has any."""
 
     # Options
 
@@ -76,7 +76,7 @@ class Session:
 
     @property
     def csv_safe(self) -> bool:
-        """Whether no cell of a CSV file may be taken for a formula."""
+        """Return whether CSV cells are escaped so that no spreadsheet takes them for formulas."""
         return bool(self._options.get("csv_safe"))
 
     @property
@@ -95,14 +95,14 @@ class Session:
 
     @property
     def name(self) -> str:
-        """What was typed after the name of the program: `export create`."""
+        """The name of the command: `export create`."""
         return self._ctx.command_path.partition(" ")[2]
 
     # The catalog
 
     @cached_property
     def location(self) -> Location:
-        """Flags beat the environment, which beats the config file."""
+        """The location of the catalog. Flags beat the environment, which beats the config file."""
         for option in ("catalog", "profile"):
             # an unset variable in a script must not lead to another catalog
             if self._options.get(option) == "":
@@ -116,23 +116,25 @@ class Session:
         return Location(profile.uri, options_for(profile.uri, profile, self.timeout))
 
     def options_for(self, uri: str, profile: str | None = None) -> dict[str, Any]:
-        """The storage options of a location: those of a profile, the one in use unless another is named, as far as they
-        are for that kind of store."""
+        """Return the storage options for a location, from the given profile or the one in use.
+
+        Options for another kind of store do not apply.
+        """
         from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
 
         name = profile or self._profile
-        # a folder needs none, so a config file that nobody asked for is not in the way
+        # a folder needs no options, so a broken default profile does not matter for it
         needs_profile = name is not None or scheme_of(uri) in BUCKET_SCHEMES
         place = read_profile(name) if needs_profile else Location("", {})
         if profile and place.options and place.uri and scheme_of(place.uri) != scheme_of(uri):
             raise InvalidOption(
-                f"the profile {profile} has storage options for {scheme_of(place.uri)}, and {uri} is not such a place",
-                hint="name a profile of that kind of store",
+                f"the profile {profile} has storage options for {scheme_of(place.uri)}, which do not fit {uri}",
+                hint="name a profile for that kind of store",
             )
         return options_for(uri, place, self.timeout)
 
     def said(self, option: str) -> Setting:
-        """What was said for an option, and where: a flag beats the environment."""
+        """Return the value of an option and its source: a flag beats the environment."""
         from olympia_cli.cli.settings import Setting
 
         variable = f"OLYMPIA_{option.upper()}"
@@ -148,13 +150,13 @@ class Session:
 
     @property
     def timeout(self) -> float | None:
-        """How many seconds an operation on a store is tried for, where that was said."""
+        """The timeout in seconds of an operation on the store, if one is set."""
         from olympia_cli.cli.params import parse_seconds
 
         text = self.said("timeout").value
         seconds = parse_seconds(text) if text else None
         if seconds == 0:
-            raise InvalidOption("the timeout is 0", hint="write a duration: 30s, say")
+            raise InvalidOption("the timeout is 0", hint="write a duration, such as 30s")
         return seconds
 
     @cached_property
@@ -178,11 +180,11 @@ class Session:
         return catalog
 
     def snapshot(self, at: str | None = None, *names: ObjectName) -> Snapshot:
-        """A version; what is on the way to the objects of these names comes along."""
-        # not through the catalog, whose writing half a reader need not import
+        """Open a version. The nodes on the paths to the objects with these names are prefetched."""
+        # without `Catalog`, so that reading commands do not import the modules for writing
         from olympia_cli.names import parse_reference
 
-        # a mistake in what was asked for shows before anything slow is imported
+        # report an invalid reference before the slow imports
         store, reference = self.store, parse_reference("latest" if at is None else at)
         from olympia_cli.catalog.clock import SystemClock
         from olympia_cli.catalog.references import open_snapshot
@@ -191,7 +193,7 @@ class Session:
         self.warn_of_lost_root(snapshot)
         return snapshot
 
-    # Names to look for: what the format forbids may be one all the same, in a catalog of the Java SDK
+    # Names to look up: a catalog of the Java SDK may have names that the format forbids
 
     def namespace_name(self, text: str) -> NamespaceName:
         from olympia_cli.names import NamespaceName
@@ -218,37 +220,37 @@ class Session:
             return name
 
     def is_java(self) -> bool:
-        """Whether the catalog was written by the Java SDK; not when it cannot be opened."""
+        """Return whether the Java SDK wrote the catalog; False if it cannot be opened."""
         with suppress(OlympiaError):
             return self.snapshot().file.java
         return False
 
     def warn_of_lost_root(self, latest: Snapshot) -> None:
-        """The hint follows the commit, so one that is ahead may mean that a root was lost since."""
-        hint, look = latest.file.hint, self.command("fsck")
+        """Warn if the hint is ahead of the latest root: it is written after the root, so a root may be lost."""
+        hint, fsck = latest.file.hint, self.command("fsck")
         if hint is not None and hint > latest.version:
-            said = f"vn/latest names version {hint}, but the last root is that of version {latest.version}"
-            self.say(f"warning: {said}: see {look}")
+            problem = f"vn/latest names version {hint}, but the last root is that of version {latest.version}"
+            self.say(f"warning: {problem}: see {fsck}")
         if not latest.in_place:
-            self.say(f"warning: {latest.out_of_place().reason}: see {look}")
+            self.say(f"warning: {latest.out_of_place().reason}: see {fsck}")
 
     def _warn_of_lost_hints(self, store: Store) -> None:
-        """Warn of a commit without its hint: every reader needs more requests from then on."""
+        """Warn of a commit whose hint was not written: every reader then needs more requests."""
         for path, error in store.lost_hints.items():
             why = f"{error.message}; readers do without it: see {self.command('fsck')}"
             self.say(f"warning: the hint {path} could not be written: {why}")
 
     def warn_of_damage(self, latest: Snapshot) -> None:
-        """Commits go on where fsck found damage. Its note comes along with the version that a commit is made on."""
+        """Warn before a commit if the last fsck found damage. Its record was read together with the base version."""
         from olympia_cli.format.paths import LAST_FSCK
         from olympia_cli.ops.last_runs import found_damage
 
-        if (found := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
-            when = f" ({found.replace('T', ' ')}Z)" if found else ""
+        if (time := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
+            when = f" ({time.replace('T', ' ')}Z)" if time else ""
             self.say(f"warning: fsck found damage in this catalog{when}: see {self.command('fsck')}")
 
     def _warn_of_dates(self, catalog: Catalog) -> None:
-        """Warn of a commit that has the date of an earlier one, whose clock was ahead."""
+        """Warn of a commit that is dated ahead, because the clock of an earlier commit was ahead."""
         made, now = catalog.head.made, catalog.clock.now_millis()
         if made is None:
             return
@@ -260,7 +262,7 @@ class Session:
             self.say(f"warning: v{made.version} is dated {span}, since {ahead.text}: see {self.command('status')}")
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
-        """A version seen from a latest one that was read before: several references mean the same moment."""
+        """Resolve a reference against a latest version read before, so that several references agree."""
         from olympia_cli.catalog.clock import SystemClock
         from olympia_cli.catalog.references import resolve
         from olympia_cli.names import parse_reference
@@ -268,7 +270,7 @@ class Session:
         return resolve(parse_reference(reference), latest, SystemClock().now_millis())
 
     def view(self, at: str | None = None, txn: str | None = None, *names: ObjectName) -> View:
-        """What a reading command looks at: a version, or the inside of a distributed transaction."""
+        """Return the view for a reading command: a version, or a distributed transaction from inside."""
         if txn is None:
             return SnapshotView(self.snapshot(at, *names))
         if at is not None:
@@ -279,7 +281,7 @@ class Session:
         count = len(open_transaction.transaction.actions)
 
         def save_reads() -> None:
-            # under SERIALIZABLE what was read decides about conflicts, so it is part of the transaction
+            # under SERIALIZABLE reads decide about conflicts, so they are saved with the transaction
             if len(open_transaction.transaction.actions) > count:
                 open_transaction.save()
 
@@ -296,10 +298,10 @@ class Session:
         again: bool = False,
         atomic: bool = False,
     ) -> Changed:
-        """Do statements in a transaction of their own, or inside a distributed one.
+        """Run statements in a transaction of their own, or inside a distributed one.
 
-        `names` are the objects that the statements look at first. `again` starts over after a conflict, for statements
-        that mean the same on any version: create if it does not exist.
+        The objects with `names` are prefetched. `again` retries after a conflict, for statements that mean the same on
+        any version, such as create if it does not exist.
         """
         from olympia_cli.cli.params import parse_seconds
 
@@ -329,26 +331,29 @@ class Session:
 
     @property
     def program(self) -> tuple[str, ...]:
-        """What a command to suggest begins with: the program, and the location that was given to this one."""
+        """The first words of an advised command: the program, and the location given to this command."""
         place = self._options.get("catalog")
         program, *options = self.program_elsewhere
         return (program, *(("-c", masked(place)) if place else ()), *options)
 
     @property
     def program_elsewhere(self) -> tuple[str, ...]:
-        """The same for a command that names another catalog."""
+        """The first words of an advised command that names another catalog."""
         profile = self._options.get("profile")
         return ("olympia", *(("--profile", profile) if profile else ()))
 
     def command(self, words: str | Sequence[str]) -> str:
-        """A command to suggest: as text that is quoted already, or as words. One for another catalog names it first."""
+        """Return an advised command as text, from quoted text or from words.
+
+        Words for another catalog begin with `-c`.
+        """
         import shlex
 
         text = words if isinstance(words, str) else shlex.join(words)
         return f"{shlex.join(self.program_elsewhere if text.startswith('-c ') else self.program)} {text}"
 
     def argv(self, words: Sequence[str], *, shell: bool = False) -> list[str]:
-        """The same as the words of a shell; with `shell` it is a command of the machine's."""
+        """Return an advised command as a list of words. With `shell`, it is not a command of olympia."""
         import shlex
 
         return list(words) if shell else shlex.split(self.command(words))
@@ -357,7 +362,7 @@ class Session:
 
     @contextmanager
     def out(self, paged: bool = False) -> Iterator[TextIO]:
-        """Where data goes: stdout, or on a terminal a pager that shows short output as it is."""
+        """Open the stream for data: stdout, or a pager on a terminal, which prints short output directly."""
         if not paged or not self.is_tty or self.output is not Output.TABLE:
             yield sys.stdout
             return
@@ -367,7 +372,7 @@ class Session:
             yield stream
 
     def say(self, text: str) -> None:
-        """Talk, to stderr. A program that asked for JSON gets documents only, unless it asked for more or for a log."""
+        """Print a message to stderr. JSON output has none, except with --verbose or --log-format json."""
         if self.output in (Output.JSON, Output.JSONL) and not self.verbose and not is_json():
             return
         if not self.quiet:
@@ -376,7 +381,7 @@ class Session:
             tell(text if is_json() else visible(text))
 
     def note(self, text: str) -> None:
-        """What explains a run to those who ask for it with --verbose. Spark draws a bar of its own then, which goes."""
+        """Print a message with --verbose only. Clear Spark's own progress bar first."""
         if self.verbose:
             if self.metrics is not None and sys.stderr.isatty() and not is_json():
                 tell("\r\x1b[K", end="")
@@ -384,7 +389,7 @@ class Session:
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
-        """How far long work is, on stderr. Data is printed after the block."""
+        """Show the progress of long work on stderr. Print data after the block."""
         from olympia_cli.cli.progress import shown
 
         with shown(self, bool(self._options.get("no_progress"))) as progress:

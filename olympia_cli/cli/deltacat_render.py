@@ -1,4 +1,4 @@
-"""Printing what a DeltaCAT catalog holds, and what is wrong with it."""
+"""Printing the content of a DeltaCAT catalog, and its damage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _FIELDS = ["severity", "code", "path", "message"]
 
 
 def print_inspected(session: Session, outcome: Imported, transactions: Iterable[Told]) -> None:
-    """Print the log, the newest transaction last, then the tables; what an import would leave out is told on stderr."""
+    """Print the log, the newest transaction last, then the tables. Warn of data that an import would leave out."""
     from olympia_cli.cli.import_render import print_imported
 
     log = [_describe(entry) for entry in transactions]
@@ -28,9 +28,9 @@ def print_inspected(session: Session, outcome: Imported, transactions: Iterable[
         with session.out(paged=True) as out:
             for entry in log:
                 words = entry["problem"] or ", ".join(_counted(entry["operations"])) or "nothing written"
-                said = f"  {entry['message']}" if entry["message"] else ""
+                message = f"  {entry['message']}" if entry["message"] else ""
                 ended = entry["ended_at"] or entry["began_at"]
-                out.write(visible(f"{ended}  {entry['state']}  {entry['id']}  {words}{said}") + "\n")
+                out.write(visible(f"{ended}  {entry['state']}  {entry['id']}  {words}{message}") + "\n")
     print_imported(session, outcome, 0, True, "part", transactions=log)
 
 
@@ -55,7 +55,7 @@ def _time(nanos: int) -> str:
 
 
 def print_checked(session: Session, source: str, checked: dict[str, int], findings: Sequence[Finding]) -> int:
-    """One finding a line, and the verdict; the exit code."""
+    """Print one finding per line, then the verdict. Return the exit code."""
     from olympia_cli.ops.fsck.findings import Severity, describe_finding
 
     damaged = any(finding.is_damage for finding in findings)
@@ -77,8 +77,8 @@ def print_checked(session: Session, source: str, checked: dict[str, int], findin
                 (sum(finding.severity is severity for finding in findings), str(severity)) for severity in Severity
             )
             words = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing found"
-            looked = ", ".join(
+            files = ", ".join(
                 plural(count, noun.removesuffix("s").replace("_", " ")) for noun, count in checked.items()
             )
-            out.write(f"{'DAMAGED' if damaged else 'SOUND'}  {looked}; {words}\n")
+            out.write(f"{'DAMAGED' if damaged else 'SOUND'}  {files}; {words}\n")
     return 50 if damaged else 0

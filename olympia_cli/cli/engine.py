@@ -1,4 +1,4 @@
-"""Where long work runs: in this process, or on Spark."""
+"""The choice of an engine for long work: this process, or Spark."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from olympia_cli.errors import InvalidOption, OlympiaError, quoted
 from olympia_cli.names import plural
 
 AUTO_OBJECTS = 3_000_000
-"""Up to so many objects in the latest version, about, the work stays in this process unless Spark is asked for."""
+"""With `auto`, larger catalogs (estimated objects of the latest version) are processed on Spark."""
 
 AUTO_FILES = 200_000
-"""The same for files of others that are opened one by one."""
+"""With `auto`, imports of more source files run on Spark."""
 
 MAX_PARALLELISM = 100_000
 
 
 class Source(NamedTuple):
-    """Files of others that are to be read, and how many there are."""
+    """The location of an import's source files, and their number."""
 
     place: Location
     files: int
@@ -42,13 +42,13 @@ Engine = Annotated[
     EngineWord,
     typer.Option(
         "--engine",
-        help=f"Where the work runs: auto is local up to {AUTO_OBJECTS // 1_000_000} million objects, and Spark above.",
+        help=f"Engine: auto is local up to {AUTO_OBJECTS // 1_000_000} million objects, and Spark above.",
     ),
 ]
 EngineForFiles = Annotated[
     EngineWord,
     typer.Option(
-        "--engine", help=f"Where files are read: auto is local up to {AUTO_FILES:,} of them, and Spark above."
+        "--engine", help=f"Engine that reads the files: auto is local up to {AUTO_FILES:,} files, and Spark above."
     ),
 ]
 Master = Annotated[
@@ -56,13 +56,11 @@ Master = Annotated[
     typer.Option("--master", metavar="URL", help="Spark's master: local[*], spark://host:port, yarn or k8s://."),
 ]
 Remote = Annotated[
-    str | None, typer.Option("--remote", metavar="URL", help="A Spark Connect server instead: sc://host:port.")
+    str | None, typer.Option("--remote", metavar="URL", help="Use a Spark Connect server: sc://host:port.")
 ]
 Parallelism = Annotated[
     int | None,
-    typer.Option(
-        "--parallelism", metavar="N", min=1, max=MAX_PARALLELISM, help="Into how many parts Spark divides the work."
-    ),
+    typer.Option("--parallelism", metavar="N", min=1, max=MAX_PARALLELISM, help="Number of partitions on Spark."),
 ]
 Conf = Annotated[
     list[str] | None,
@@ -82,10 +80,10 @@ def engine(
     local_only: str | None = None,
     source: Source | None = None,
 ) -> Iterator[LongWork]:
-    """Where the long work on the catalog of this run is done, to the end of the block, or that on a source.
+    """Open the engine for long work on the catalog, or on the source of an import, until the end of the block.
 
-    `local_only` names an option that was given and that only the local engine has. A run() has an argument of each of
-    the types above, and passes them on.
+    The arguments are the options above as a command got them. `local_only` names an option that was given and that only
+    the local engine has.
     """
     settings = parse_settings(conf or ())
     about = {"--master": master, "--remote": remote, "--parallelism": parallelism, "--conf": conf}
@@ -116,22 +114,24 @@ def engine(
 
 
 def parse_settings(conf: Sequence[str]) -> dict[str, str]:
-    """Settings of Spark's as they are given. A value may be a secret, and is in no message."""
+    """Parse settings of Spark. A value may be a secret, so it is in no message."""
     settings = {}
     for text in conf:
         name, separator, value = text.partition("=")
         if not (separator and name.startswith("spark.") and name.isascii() and not name.endswith(".")):
-            shown = quoted(name if separator else name_in(name))
-            raise InvalidOption(f"--conf {shown} is not a setting", hint="write spark.executor.memory=4g, say")
+            name = quoted(name if separator else name_in(name))
+            raise InvalidOption(f"--conf {name} is not a setting", hint="write, for example, spark.executor.memory=4g")
         if name == "spark.master":
-            raise InvalidOption("--conf spark.master is an option of its own", hint="use --master")
+            raise InvalidOption("--conf cannot set spark.master", hint="use --master")
         settings[name] = value
     return settings
 
 
 def _hush() -> None:
-    """What libraries tell a log that nobody keeps goes nowhere. Without this an interrupted job is a traceback of the
-    library that waits for it, and PySpark warns of what nobody here can change."""
+    """Discard the log records and warnings of libraries if no log is configured.
+
+    Otherwise an interrupted job prints a traceback, and PySpark warns of things that a user cannot change.
+    """
     import logging
     import warnings
 
@@ -143,49 +143,49 @@ def _hush() -> None:
 def _wants_spark(
     session: Session, word: EngineWord, about: Sequence[str], local_only: str | None, source: Source | None
 ) -> bool:
-    """`about` are the options given that only Spark has; the first of them say where it is."""
+    """Decide for Spark or this process, and note the reason. `about` are the given options that only Spark has."""
     where = next((option for option in about if option in ("--master", "--remote")), None)
     if "--master" in about and "--remote" in about:
         raise InvalidOption("--master and --remote do not go together", hint="choose one of them")
     if word is EngineWord.LOCAL:
         if about:
-            raise InvalidOption(f"{about[0]} is about Spark", hint="leave it out, or use --engine spark")
-        return _told(session, False, "it was asked for")
+            raise InvalidOption(f"{about[0]} needs Spark", hint="leave it out, or use --engine spark")
+        return _note_choice(session, False, "requested by an option")
     from olympia_cli.spark.launch import submitted
 
     if word is EngineWord.SPARK or where is not None or (submitted() and local_only is None):
         if local_only is not None:
             without = f"leave out {where}" if where is not None else "use --engine local"
-            raise InvalidOption(f"{local_only} is not for Spark", hint=without)
-        return _told(session, True, "spark-submit runs this" if submitted() else "it was asked for")
+            raise InvalidOption(f"{local_only} is not available on Spark", hint=without)
+        return _note_choice(session, True, "spark-submit runs this" if submitted() else "requested by an option")
     if local_only is not None:
-        return _told(session, False, f"{local_only} is not for Spark")
+        return _note_choice(session, False, f"{local_only} is not available on Spark")
     if source is not None:
         return _auto(session, source.files, AUTO_FILES, "file")
     try:
         objects = _objects(session)
     except OlympiaError:
-        # what is wrong with it, the command itself says better
-        return _told(session, False, "the size of the catalog cannot be learnt")
+        # the command itself reports this error better
+        return _note_choice(session, False, "the size of the catalog is unknown")
     return _auto(session, objects, AUTO_OBJECTS, "object")
 
 
-def _auto(session: Session, number: int, most: int, what: str) -> bool:
-    """Spark when there is much to do and Spark is there."""
+def _auto(session: Session, number: int, most: int, noun: str) -> bool:
+    """Choose Spark if there is much work and Spark is installed."""
     if number <= most:
-        return _told(session, False, f"about {plural(number, what)}, and Spark is for more than {most:,}")
+        return _note_choice(session, False, f"about {plural(number, noun)}, and Spark is for more than {most:,}")
     from olympia_cli.spark.session import need_spark
 
-    about = f"about {plural(number, what)}, more than {most:,}"
+    about = f"about {plural(number, noun)}, more than {most:,}"
     try:
         need_spark()
     except OlympiaError as error:
-        return _told(session, False, f"{about}, but {error.message}")
+        return _note_choice(session, False, f"{about}, but {error.message}")
     session.say(f"this runs on Spark: {about}; --engine local keeps it in this process")
     return True
 
 
-def _told(session: Session, spark: bool, why: str) -> bool:
+def _note_choice(session: Session, spark: bool, why: str) -> bool:
     session.note(f"engine: {'spark' if spark else 'local'}: {why}")
     return spark
 

@@ -1,4 +1,4 @@
-"""Values from a catalog are data: nothing in them may move the cursor, colour the screen or turn text around."""
+"""Escapes for values from a catalog, so that none of them moves the cursor, colours the screen or reverses text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from olympia_cli.names import plural
 
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _UNSEEN = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What JSON leaves as it is, and a terminal does not show."""
+"""Characters that JSON does not escape and a terminal does not show."""
 _NAMED = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def size(count: int) -> str:
-    """A number of bytes for people: `812 bytes`, `4.2 MiB`."""
+    """Format a number of bytes for people: `812 bytes`, `4.2 MiB`."""
     if count < 1024:
         return plural(count, "byte")
     value = float(count)
@@ -29,27 +29,27 @@ def size(count: int) -> str:
 
 
 def dumps(value: Any, stream: TextIO, indent: int | None = None) -> str:
-    """The value as JSON that the stream can hold: characters as they are, or JSON's own escapes."""
+    """Encode a value as JSON. Characters that the stream cannot encode become JSON's escapes."""
     text = _encoder(stream.encoding or "", indent)(value)
-    # inside a string, where alone they can stand, the escape means the same
+    # these characters occur only inside strings, where the escape means the same
     return _UNSEEN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 @lru_cache(maxsize=8)
 def _encoder(encoding: str, indent: int | None) -> Callable[[Any], str]:
-    """Made once: a list has thousands of values."""
+    """Return a cached encoder, because a list has thousands of values."""
     from json import JSONEncoder
 
     return JSONEncoder(ensure_ascii=encoding.lower().replace("-", "") != "utf8", indent=indent).encode
 
 
 def is_plain(text: str) -> bool:
-    """Whether nothing in the text can need an escape."""
+    """Return whether no character of the text needs an escape."""
     return text.isprintable() and text.isascii()
 
 
 def visible(text: str) -> str:
-    """The text with control, format and bidirectional characters written as escapes."""
+    """Replace control, format and bidirectional characters by escapes."""
     if is_plain(text):
         return text
     return "".join(_escape(character) for character in text)

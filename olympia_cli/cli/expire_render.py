@@ -1,4 +1,4 @@
-"""How an expire is shown: the plan before, what was done after, why versions stay, what policies would free."""
+"""Printing an expire: the plan, the result, the reasons of kept versions, and the simulation of policies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from olympia_cli.ops.fsck.findings import Finding
 
 SHOWN = 5
-"""So many reasons are shown; JSON has all of them."""
+"""Number of reasons to show; JSON has all of them."""
 
 KEPT = [
     render.Column("version", "VERSION", right=True),
@@ -46,7 +46,7 @@ MARKS = [
 DOCUMENTS = (Output.JSON, Output.JSONL)
 
 
-# Before
+# The plan
 
 
 def plan(session: Session, plan: ExpirePlan) -> None:
@@ -59,16 +59,16 @@ def plan(session: Session, plan: ExpirePlan) -> None:
         session.say(f"expire  {versions_said(mark.expired)}: {_totals(mark.files)}")
     session.say(f"keep    {versions_said([version.version for version in mark.kept_versions])}")
     if mark.damaged:
-        named = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
+        versions = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
         why = "known to be damaged, and may need any of them"
         if mark.damaged[-1] < mark.aside_before:
             why = "of the former catalog, and stay until promote --forget"
-        session.say(f"leave   all nodes and definitions: {named} {why}")
+        session.say(f"leave   all nodes and definitions: {versions} {why}")
     if mark.young:
-        session.say(f"leave   {plural(mark.young, 'file')} too young to be taken")
+        session.say(f"leave   {plural(mark.young, 'file')} too young to be deleted")
     if mark.unknown:
-        shown = ", ".join(mark.unknown_paths[:3]) + (", …" if mark.unknown > 3 else "")
-        session.say(f"leave   {plural(mark.unknown, 'file')} that the format does not know: {shown}")
+        paths = ", ".join(mark.unknown_paths[:3]) + (", …" if mark.unknown > 3 else "")
+        session.say(f"leave   {plural(mark.unknown, 'file')} that the format does not define: {paths}")
 
 
 def purge(session: Session, plan: PurgePlan) -> None:
@@ -76,37 +76,37 @@ def purge(session: Session, plan: PurgePlan) -> None:
         session.say(f"note: {note}")
     if plan.is_empty:
         return
-    gone = versions_said(plan.versions) if plan.versions else "what was left"
-    session.say(f"purge   {gone}: {_totals(plan.files)}, to be deleted for good")
+    versions = versions_said(plan.versions) if plan.versions else "leftovers of an earlier purge"
+    session.say(f"purge   {versions}: {_totals(plan.files)}, to be deleted for good")
     if plan.rescued:
-        session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that something kept reaches")
+        session.say(f"keep    {plural(plan.rescued, 'file')} of the quarantine that a kept version reaches")
 
 
 def undo(session: Session, plan: UndoPlan, errors: Sequence[Finding]) -> None:
     if not plan.is_empty:
         session.say(f"brings back {versions_said(plan.versions)}; the oldest version is v{plan.oldest} then")
     if plan.left:
-        session.say(f"leaves {versions_said(plan.left)} in quarantine: not all of it is there")
+        session.say(f"leaves {versions_said(plan.left)} in quarantine, because files are missing or damaged:")
         for error in errors[:SHOWN]:
             session.say(f"  {error.path}: {error.message}")
         if len(errors) > SHOWN:
             session.say(f"  … and {len(errors) - SHOWN:,} more")
-        session.say(f"bring the files back from a backup, and then: {session.command('expire undo')}")
+        session.say(f"restore the files from a backup, and then: {session.command('expire undo')}")
 
 
 def question(plan: ExpirePlan) -> str:
     if plan.mark.is_empty:
-        return "Delete what has rested in quarantine?"
+        return "Delete the files that rested in quarantine?"
     if plan.purge.is_empty:
-        return f"Take {versions_said(plan.mark.expired)} out of history?"
-    return f"Delete what has rested in quarantine, and take {versions_said(plan.mark.expired)} out of history?"
+        return f"Remove {versions_said(plan.mark.expired)} from history?"
+    return f"Delete the files that rested in quarantine, and remove {versions_said(plan.mark.expired)} from history?"
 
 
 def purge_question(plan: PurgePlan) -> str:
     return f"Delete {plural(plan.files.totals.files, 'file')} for good?"
 
 
-# In place of it
+# Reasons, simulation and marks
 
 
 def kept(session: Session, plan: ExpirePlan) -> None:
@@ -134,31 +134,38 @@ def marks(session: Session, quarantine_millis: int) -> None:
         mark if documents else {**mark, "expired": versions_said(mark["expired_versions"])}
         for mark in list_marks(head, quarantine_millis)
     )
-    named = {"version": head.version}
-    render.records(session, "marks", MARKS, values, head=named, name=lambda value: str(value["version"]), title="marks")
+    render.records(
+        session,
+        "marks",
+        MARKS,
+        values,
+        head={"version": head.version},
+        name=lambda value: str(value["version"]),
+        title="marks",
+    )
 
 
-# After: what a run did, or would do
+# The result of a run or of a dry run
 
 
-def done(session: Session, plan: ExpirePlan, looking: bool, version: int) -> None:
+def done(session: Session, plan: ExpirePlan, dry_run: bool, version: int) -> None:
     texts = []
     if plan.is_empty:
         texts.append(f"nothing to expire; the oldest version is v{plan.mark.oldest}")
     if not plan.purge.is_empty:
-        texts.append(_purged(plan.purge, looking))
+        texts.append(_purged(plan.purge, dry_run))
     if not plan.mark.is_empty:
-        many = plural(len(plan.mark.expired), "version")
-        expired = "would expire" if looking else "expired"
-        texts.append(f"{expired} {many}: {_totals(plan.mark.files)}, into quarantine")
-    value = {"dry_run": looking, **plan.describe(), "version": version}
+        versions = plural(len(plan.mark.expired), "version")
+        verb = "would expire" if dry_run else "expired"
+        texts.append(f"{verb} {versions}: {_totals(plan.mark.files)}, into quarantine")
+    value = {"dry_run": dry_run, **plan.describe(), "version": version}
     render.outcome(session, value, *(f"v{version}  {text}" for text in texts))
 
 
-def purged(session: Session, plan: PurgePlan, oldest: int, marks: int, looking: bool, version: int) -> None:
+def purged(session: Session, plan: PurgePlan, oldest: int, marks: int, dry_run: bool, version: int) -> None:
     described = plan.describe()
     value = {
-        "dry_run": looking,
+        "dry_run": dry_run,
         "oldest": oldest,
         "expired_versions": described.pop("versions"),
         "kept_versions": [],
@@ -166,34 +173,34 @@ def purged(session: Session, plan: PurgePlan, oldest: int, marks: int, looking: 
         "version": version,
     }
     resting = f"; {plural(marks, 'mark')} in quarantine" if marks else ""
-    text = f"nothing to purge{resting}" if plan.is_empty else _purged(plan, looking)
+    text = f"nothing to purge{resting}" if plan.is_empty else _purged(plan, dry_run)
     render.outcome(session, value, f"v{version}  {text}")
 
 
-def undone(session: Session, plan: UndoPlan, errors: Sequence[Finding], looking: bool, version: int) -> None:
+def undone(session: Session, plan: UndoPlan, errors: Sequence[Finding], dry_run: bool, version: int) -> None:
     value = {
-        "dry_run": looking,
+        "dry_run": dry_run,
         "oldest": plan.oldest,
         "restored_versions": list(plan.versions),
         "version": version,
         "left_versions": list(plan.left),
         "problems": [{"what": error.path, "why": error.message} for error in errors],
     }
-    did = "would bring" if looking else "brought"
-    nothing = "nothing of what is in quarantine is whole" if plan.left else "nothing is in quarantine"
-    text = nothing if plan.is_empty else f"{did} back {versions_said(plan.versions)}"
+    verb = "would bring" if dry_run else "brought"
+    nothing = "no version in quarantine is sound" if plan.left else "nothing is in quarantine"
+    text = nothing if plan.is_empty else f"{verb} back {versions_said(plan.versions)}"
     render.outcome(session, value, f"v{version}  {text}")
 
 
-def _purged(plan: PurgePlan, looking: bool) -> str:
+def _purged(plan: PurgePlan, dry_run: bool) -> str:
     if not plan.versions:
-        return f"{'would delete' if looking else 'deleted'} what was left to delete: {_totals(plan.files)}"
-    many = plural(len(plan.versions), "version")
-    return f"{'would purge' if looking else 'purged'} {many}: {_totals(plan.files)}"
+        return f"{'would delete' if dry_run else 'deleted'} leftovers of an earlier purge: {_totals(plan.files)}"
+    versions = plural(len(plan.versions), "version")
+    return f"{'would purge' if dry_run else 'purged'} {versions}: {_totals(plan.files)}"
 
 
 def versions_said(numbers: Sequence[int]) -> str:
-    """`v3…v9 (7 versions)`, of a run of versions."""
+    """Format consecutive versions: `v3…v9 (7 versions)`."""
     if not numbers:
         return "no version"
     if len(numbers) == 1:
@@ -202,5 +209,5 @@ def versions_said(numbers: Sequence[int]) -> str:
 
 
 def _totals(files: Going) -> str:
-    """`12 files, 3.4 MB`."""
+    """Format counts: `12 files, 3.4 MiB`."""
     return f"{plural(files.totals.files, 'file')}, {size(files.totals.bytes)}"

@@ -1,4 +1,4 @@
-"""What the export commands share: where an export lies, how long it lasts, and how one is shown."""
+"""Options and functions that the export commands share."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ DestProfile = Annotated[
     typer.Option(
         "--dest-profile",
         metavar="NAME",
-        help="The profile whose storage options the destination needs, if not those of the catalog's.",
+        help="Profile with the storage options of the destination, if they differ from the catalog's.",
         autocompletion=complete_profile,
     ),
 ]
 
 
 def open_dest(session: Session, uri: str, profile: str | None) -> Store:
-    """The store of an export."""
+    """Open the store of an export."""
     from olympia_cli.errors import InvalidLocation
     from olympia_cli.format.paths import size_limit
     from olympia_cli.storage.open import open_store
 
     if not uri.strip():
-        # an unset variable in a script must not lead anywhere
+        # an unset variable in a script must not choose a place
         raise InvalidLocation("--dest is empty", hint="give it a value")
     return open_store(uri, session.options_for(uri, profile), size_limit=size_limit)
 
@@ -54,7 +54,7 @@ def export_engine(
     parallelism: int | None,
     conf: list[str] | None,
 ) -> Iterator[ExportEngine]:
-    """Who reads and copies the files, to the end of the block: this process, or Spark."""
+    """Open the engine that reads and copies the files, until the end of the block."""
     with (
         engine(session, word, master, remote, parallelism, conf) as work,
         work.export_engine(dest, session.options_for(dest.uri, profile)) as copier,
@@ -63,7 +63,7 @@ def export_engine(
 
 
 def parse_expires(text: str | None, now_millis: int) -> int | None:
-    """When an export expires: a duration from now, or a time."""
+    """Parse the time when an export expires: a duration from now, or a time."""
     from olympia_cli.errors import InvalidOption, InvalidReference, quoted
     from olympia_cli.names import parse_duration, parse_time
 
@@ -76,11 +76,11 @@ def parse_expires(text: str | None, now_millis: int) -> int | None:
     try:
         return parse_time(text)
     except InvalidReference:
-        raise InvalidOption(f"{quoted(text)} is neither a duration nor a time", hint="write 30d, say") from None
+        raise InvalidOption(f"{quoted(text)} is neither a duration nor a time", hint="write 30d") from None
 
 
 def whole_command(session: Session, text: str, dest_profile: str | None) -> str:
-    """A text that ends in an `export resume`, with the location and the profile that were given to this command."""
+    """Complete an `export resume` at the end of a text with the location and the profile given to this command."""
     import shlex
 
     words = "export resume " if dest_profile is None else f"export resume --dest-profile {shlex.quote(dest_profile)} "
@@ -90,7 +90,7 @@ def whole_command(session: Session, text: str, dest_profile: str | None) -> str:
 
 @contextmanager
 def whole_commands(session: Session, dest_profile: str | None) -> Iterator[None]:
-    """What goes wrong in here suggests a command that can be typed as it is."""
+    """Complete the advice of errors in this block, so that its command can be pasted."""
     from olympia_cli.errors import OlympiaError
 
     try:
@@ -101,17 +101,17 @@ def whole_commands(session: Session, dest_profile: str | None) -> Iterator[None]
 
 
 def check_java(reader: str, scope: Scope, expires: str | None, word: EngineWord) -> None:
-    """Refuse what means nothing for a copy that another program reads."""
+    """Refuse options that do not apply to a copy for another program."""
     from olympia_cli.errors import InvalidOption
 
     if reader != "java-sdk":
-        raise InvalidOption(f"{reader[:60]!a} is no program that a copy can be for", hint="use --for java-sdk")
+        raise InvalidOption(f"there are no copies for {reader[:60]!a}", hint="use --for java-sdk")
     if scope.shares:
         raise InvalidOption("a copy for the Java SDK shares nothing with the catalog", hint="leave out --mode")
     if expires is not None:
         raise InvalidOption("a copy for the Java SDK is not recorded, and does not expire", hint="leave out --expires")
     if word is EngineWord.SPARK:
-        raise InvalidOption("a copy for the Java SDK is made by this process", hint="leave out --engine")
+        raise InvalidOption("a copy for the Java SDK is always made locally", hint="leave out --engine")
 
 
 def copy_for_java(session: Session, dest: Store, name: str, reference: Reference | None) -> None:

@@ -1,4 +1,4 @@
-"""How an inventory of tables is shown: a row a file, or a row a table, and what could not be read."""
+"""Printing an inventory: one row per file or per table, and the tables that could not be read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from olympia_cli.names import plural
 
 SHOWN_PROBLEMS = 20
 MAX_PROBLEMS = 1000
-"""More of them are counted only."""
+"""Number of problems to keep; more are only counted."""
 
 FILES = [
     Column("namespace", "NAMESPACE"),
@@ -47,7 +47,7 @@ PLACES = ("location", "referenced")
 
 
 class Problems:
-    """What could not be read: counted, and the first of it kept."""
+    """Tables that could not be read: their number, and the first of them."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -59,13 +59,13 @@ class Problems:
             self.rows.append({key: row.get(key) for key in ("namespace", "name", "error", "reason")})
 
     def take(self, count: int, first: Iterable[Mapping[str, Any]]) -> None:
-        """So many, of which these are the first."""
+        """Add a number of problems, of which only the first are given."""
         for row in first:
             self.add(row)
         self.count = count
 
     def apart(self, rows: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
-        """The rows without the problems among them, which are kept here."""
+        """Yield the rows without the problems among them, and keep those here."""
         for row in rows:
             if row["row"] == "problem":
                 self.add(row)
@@ -76,7 +76,7 @@ class Problems:
         return {"problems": self.rows}
 
     def tell(self, session: Session) -> None:
-        """Say what there is, and end with an error if there is any."""
+        """Warn of the problems. Raise PartlyDone if there is one."""
         if not self.count:
             return
         from olympia_cli.errors import PartlyDone
@@ -88,7 +88,7 @@ class Problems:
             session.say(f"warning: and {self.count - SHOWN_PROBLEMS:,} more")
         raise PartlyDone(
             f"{plural(self.count, 'table')} or parts of them could not be read",
-            hint="see what is wrong with them",
+            hint="find the damage",
             command=("fsck", "--level", "data"),
         )
 
@@ -96,15 +96,15 @@ class Problems:
 def print_rows(
     session: Session, version: int, kind: str, rows: Iterable[Mapping[str, Any]], problems: Problems
 ) -> None:
-    """The rows of files or of tables as they come."""
+    """Print the rows of files or of tables as they come."""
     from olympia_cli.names import full_name
 
-    shown = (_describe(row, kind) for row in problems.apart(rows))
+    values = (_describe(row, kind) for row in problems.apart(rows))
     render.records(
         session,
         f"{kind}s",
         FILES if kind == "file" else TABLES,
-        shown,
+        values,
         head={"version": version},
         tail=problems.describe,
         name=lambda row: row["location"] if kind == "file" else full_name(row["namespace"], row["name"]),
@@ -113,13 +113,13 @@ def print_rows(
 
 
 def print_written(session: Session, version: int, kind: str, count: int, where: str, problems: Problems) -> None:
-    """That rows were written, and where."""
+    """Print the location and the number of the written rows."""
     value = {"version": version, "location": where, "rows": count, **problems.describe()}
     render.outcome(session, value, f"v{version}  {plural(count, kind)} written to {where}")
 
 
 def _describe(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
-    """A row as JSON can hold it: bounds in hexadecimal, schemas as what they are."""
+    """Convert a row for JSON: bounds to hexadecimal, schemas to objects."""
     import json
 
     plain: tuple[str, ...] = ("namespace", "name", "id", "metadata_location", "format_version", "snapshot_id")

@@ -1,4 +1,4 @@
-"""What to do next about what fsck found, as whole commands for this catalog."""
+"""Advice on the findings of fsck, as complete commands for this catalog."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from olympia_cli.ops.repair.advice import Places
 
 PLACES = 9
-"""So many names are tried for an empty place beside the catalog."""
+"""Number of names to try for an empty place beside the catalog."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextCommand:
-    """A command that can be run as it stands, with --yes where it asks."""
+    """A command that can be pasted; it may ask before it changes anything."""
 
     argv: tuple[str, ...]
     loses: int | None
@@ -37,7 +37,7 @@ class NextCommand:
     @property
     def loss(self) -> str:
         if self.loses is None:
-            return "what it loses is not known"
+            return "its losses are unknown"
         if self.leaves_versions:
             objects = plural(self.loses, "object") if self.loses else "no object"
             return f"loses {objects}, and leaves {plural(self.leaves_versions, 'older version')} behind"
@@ -48,14 +48,14 @@ class NextCommand:
         return {**described, "leaves_versions": self.leaves_versions}
 
 
-def next_commands(session: Session, report: Report, looked: Sequence[str]) -> list[NextCommand]:
-    """The one that loses least first. `looked` are the options that fsck looked with."""
+def next_commands(session: Session, report: Report, options: Sequence[str]) -> list[NextCommand]:
+    """Return the commands that repair the damage, the one that loses least first. `options` are those of the fsck."""
     from olympia_cli.ops.fsck.fsck import Level
     from olympia_cli.ops.repair.advice import advise
 
     data = data_checks(session) if report.level is Level.DATA else None
     with session.progress() as progress:
-        advice = advise(session.store, report, looked, lambda: _places(session), progress, data)
+        advice = advise(session.store, report, options, lambda: _places(session), progress, data)
     here, elsewhere = session.program, session.program_elsewhere
     programs = (here if each.catalog is None else (*elsewhere, "-c", each.catalog) for each in advice)
     return [
@@ -65,7 +65,7 @@ def next_commands(session: Session, report: Report, looked: Sequence[str]) -> li
 
 
 def data_checks(session: Session) -> Any:
-    """Who looks at the data of tables, with the storage options of the catalog."""
+    """Return the checks of table data, with the storage options of the catalog."""
     from olympia_cli.iceberg.data_checks import IcebergDataChecks
 
     scheme, separator, _ = session.location.uri.partition("://")
@@ -73,12 +73,15 @@ def data_checks(session: Session) -> Any:
 
 
 def with_commands(session: Session, report: Report, commands: Sequence[NextCommand] | None) -> Report:
-    """The report with whole commands as hints, which repeat where the catalog is. What mends the latest version is the
-    best of the commands, so that no finding says another; where nobody asked for commands it is what it is."""
+    """Return the report with complete commands as advice, including the location of the catalog.
+
+    Findings that advise a repair or a salvage get the best of the commands instead, so that all agree. Without
+    commands they keep their advice.
+    """
     from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE
 
-    mending = {"--repair", "--salvage", "promote", "resume"}
-    best = next((each.line for each in commands or () if mending & set(each.argv)), "")
+    repairing = {"--repair", "--salvage", "promote", "resume"}
+    best = next((each.line for each in commands or () if repairing & set(each.argv)), "")
 
     def whole(hint: str) -> str:
         return best if commands is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
@@ -94,14 +97,14 @@ def say_next(session: Session, commands: Sequence[NextCommand]) -> None:
 
 
 def say_standing(session: Session, runs: Sequence[FsckRun]) -> None:
-    """What earlier and deeper looks found stands in `status` until somebody looks as far again."""
+    """Name the damage of deeper fscks that `status` still shows, because no equally deep fsck has run since."""
     for run in runs:
         again = session.command(shlex.join(run.words()))
-        session.say(f"damage that an earlier fsck found stands in status until it is looked at again: {again}")
+        session.say(f"status shows damage of an earlier fsck until it is checked again: {again}")
 
 
 def _places(session: Session) -> Places:
-    """An empty place for a new catalog, and the salvages that are finished where another one would go."""
+    """Return an empty place for a new catalog, and the finished salvages at the places before it."""
     from olympia_cli.ops.repair.advice import Places
     from olympia_cli.ops.repair.salvage import salvage_source
     from olympia_cli.storage.open import open_store
@@ -120,7 +123,7 @@ def _places(session: Session) -> Places:
 
 
 def _empty_place(session: Session) -> str:
-    """A place for a new catalog beside this one, or here where there is none beside it: a whole bucket."""
+    """Return an empty place for a new catalog beside this one, or in this folder if the catalog is a whole bucket."""
     from olympia_cli.ops.repair.salvage import check_free
     from olympia_cli.storage.open import open_store
 
@@ -137,7 +140,7 @@ def _empty_place(session: Session) -> str:
 
 
 def _names(session: Session) -> list[str]:
-    """The places that a new catalog may go to."""
+    """Return the candidate places for a new catalog."""
     from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
 
     uri = session.location.uri.rstrip("/")

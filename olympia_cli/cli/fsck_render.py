@@ -1,4 +1,4 @@
-"""Printing what fsck found: blocks for people, lines for pipes, JSON and CSV for programs, and the verdict last."""
+"""Printing the findings of fsck: blocks for people, lines for pipes, JSON and CSV for programs; the verdict last."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ def print_report(
     to_repair: bool = False,
     more: dict[str, Any] | None = None,
 ) -> None:
-    """Print it. `commands` are what to do next; `to_repair` says that a plan to mend something follows, and `more`
-    goes into the JSON document beside what is always there."""
+    """Print a report.
+
+    `commands` are the next commands. With `to_repair`, a plan of a repair follows. `more` has further keys of the JSON
+    document.
+    """
     from olympia_cli.ops.fsck.findings import describe_finding, shown
     from olympia_cli.ops.fsck.fsck import describe_report
 
@@ -57,27 +60,27 @@ def print_report(
 
 
 def is_news(finding: Finding) -> bool:
-    """Whether it is told with --quiet, too."""
+    """Return whether --quiet prints the finding."""
     from olympia_cli.ops.fsck.findings import Severity
 
     return finding.severity is not Severity.INFO and not finding.acknowledged
 
 
 def write_finding(session: Session, out: TextIO, finding: Finding) -> None:
-    """A block for people, a line for pipes."""
+    """Print a finding, as a block for people or as a line for pipes."""
     from olympia_cli.ops.fsck.findings import shown
 
     (_write_block if session.is_tty else _write_line)(session, out, shown(finding))
 
 
 def versions_text(ranges: Sequence[tuple[int, int]], dash: str = "-") -> str:
-    """The versions that are hit: `v3, v9-v12`; of very many ranges the newest."""
+    """Format the affected versions: `v3, v9-v12`; of very many ranges the newest."""
     parts = [f"v{first}" if first == last else f"v{first}{dash}v{last}" for first, last in ranges]
     return ", ".join(parts if len(parts) <= 8 else [plural(len(parts) - 8, "older range"), *parts[-8:]])
 
 
 def objects_text(finding: Finding) -> str:
-    """The objects that are hit: by name when there are few, else as numbers."""
+    """Format the affected objects: the names of up to three, else numbers."""
     if not finding.objects:
         return ""
     if finding.objects_total <= 3:
@@ -95,7 +98,7 @@ def _word(name: ObjectName) -> str:
 
 
 def _write_line(session: Session, out: TextIO, finding: Finding) -> None:
-    """One record a line: severity, code, file, what, versions, objects, and the next command or that it is known."""
+    """Print one line: severity, code, file, message, versions, objects, and the next command or `acknowledged`."""
     names = ", ".join(map(_word, finding.objects)) if session.output is Output.WIDE else objects_text(finding)
     cells = [str(finding.severity), finding.code, finding.path, finding.message, versions_text(finding.versions), names]
     cells.append("acknowledged" if finding.acknowledged else finding.hint)
@@ -143,16 +146,16 @@ def _verdict(session: Session, report: Report, to_repair: bool) -> str:
     )
     if report.damaged:
         last = "none" if report.last_sound_version is None else f"v{report.last_sound_version}"
-        # who asks for one older version is told of that one alone
+        # an fsck of one older version does not look for a sound one
         tail = "" if last == "none" and report.version != report.latest else f".  Last sound version: {last}"
         return f"{_colored(session, 'DAMAGED', '1;31')}  {summary}{tail}"
     if to_repair:
         return f"{_colored(session, 'TO REPAIR', '1;33')}  {checked}; {summary or 'nothing found'}"
     if not report.complete:
         return f"{_colored(session, 'INCOMPLETE', '1;33')}  {checked} so far; {summary or 'nothing found'}"
-    left = ", ".join(f"{what} ({option})" for what, option in not_read(report))
-    read = f"{checked}; not read: {left}" if left else checked
-    return f"{_colored(session, 'SOUND', '1;32')}  {read}; {summary or 'nothing found'}"
+    unread = ", ".join(f"{part} ({option})" for part, option in not_read(report))
+    scope = f"{checked}; not read: {unread}" if unread else checked
+    return f"{_colored(session, 'SOUND', '1;32')}  {scope}; {summary or 'nothing found'}"
 
 
 def _colored(session: Session, text: str, color: str) -> str:

@@ -1,4 +1,4 @@
-"""What fsck does beyond looking: showing a plan and doing it, and writing what is left into a new catalog."""
+"""The options of fsck that change something: repair, salvage and acknowledge."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
     from olympia_cli.ops.repair.repair import Prefer
 
 SHOWN = 20
-"""So many names or lines of one sort are shown; JSON has all of them."""
+"""Number of names or lines of each kind to show; JSON has all of them."""
 
 
 def check_options(
     repair: bool, prefer: str | None, salvage: str | None, acknowledge: bool, *, dry_run: bool, yes: bool, past: bool
 ) -> None:
-    """Refuse options that mean nothing together. `past` is whether older versions are looked at."""
+    """Refuse options that do not go together. `past` is true if an older version is checked."""
     from olympia_cli.errors import InvalidOption
 
     modes = {"--repair": repair, "--salvage": salvage is not None, "--acknowledge": acknowledge}
@@ -33,13 +33,13 @@ def check_options(
     if len(flags) > 1:
         raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
     if repair and past:
-        raise InvalidOption("a repair is about the latest version", hint="leave out --at")
+        raise InvalidOption("a repair changes the latest version only", hint="leave out --at")
     if not repair and prefer is not None:
-        raise InvalidOption("--prefer is about --repair", hint="add --repair")
+        raise InvalidOption("--prefer needs --repair", hint="add --repair")
     if not flags and (dry_run or yes):
-        # what does not ask takes --yes all the same: a script adds it to whatever comes next
+        # --salvage and --acknowledge do not ask, but take --yes too: scripts add it to any advised command
         option = "--dry-run" if dry_run else "--yes"
-        raise InvalidOption(f"{option} is about --repair, --salvage and --acknowledge", hint="add one of them")
+        raise InvalidOption(f"{option} needs --repair, --salvage or --acknowledge", hint="add one of them")
 
 
 def exit_code(report: Report) -> int:
@@ -50,13 +50,13 @@ def repair_shown(
     session: Session,
     report: Report,
     commands: Sequence[NextCommand],
-    looked: Sequence[str],
+    options: Sequence[str],
     prefer: Prefer,
     yes: bool,
     dry_run: bool,
     message: str,
 ) -> int:
-    """Show what was found and the plan, do it, and look again; the exit code."""
+    """Show the findings and the plan, apply it, and check again. Return the exit code."""
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.cli.fsck_advice import next_commands, say_next, say_standing, with_commands
     from olympia_cli.cli.fsck_render import print_report
@@ -80,7 +80,7 @@ def repair_shown(
         with session.progress() as progress:
             after = fsck(session.store, FsckRequest(report.level, clock=clock, progress=progress))
         standing = note_fsck(session.store, after, clock, False)
-        commands = next_commands(session, after, looked)
+        commands = next_commands(session, after, options)
         after = with_commands(session, after, commands)
         if not is_rows(session):
             print_report(session, after)
@@ -88,10 +88,10 @@ def repair_shown(
         print_report(session, after, commands, more={"repair": describe_repair(planned, version, dry_run)})
     if after is report:
         return exit_code(report)
-    # versions before the repaired one stay as they are, damaged or not, until they expire
+    # older versions stay as they are, damaged or not, until they expire
     sound = after.version is not None and after.last_sound_version == after.version
     if after.damaged and sound:
-        session.say("the latest version is sound; what is damaged before it stays in history until it expires")
+        session.say("the latest version is sound; damaged older versions stay in history until they expire")
     say_next(session, commands)
     if not after.damaged:
         say_standing(session, standing)
@@ -125,7 +125,7 @@ def plan(session: Session, prefer: Prefer) -> RepairPlan:
 
 
 def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry_run: bool, message: str) -> int | None:
-    """Show the plan, ask, and do it; the version that it became."""
+    """Show the plan, ask, and apply it. Return the new version, if there is one."""
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
@@ -141,8 +141,8 @@ def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry
     confirm("Repair it like this?", yes)
     with session.progress() as progress:
         version = apply_repair(session.store, clock, plan, Author(by=who(), message=message), progress)
-    text = "it is done: no version was needed" if version is None else f"v{version} is the repaired version"
-    session.say(text if plan.asides or version is not None else "the hints are right again")
+    text = "done: no new version was needed" if version is None else f"v{version} is the repaired version"
+    session.say(text if plan.asides or version is not None else "the hints are correct again")
     return version
 
 
@@ -153,7 +153,7 @@ def _show(session: Session, plan: RepairPlan) -> None:
     for step in plan.alternatives:
         session.say(f"instead (--prefer {step.kind}): {step.text}")
     for text in plan.unmended:
-        session.say(f"stays as it is: {text}")
+        session.say(f"not repaired: {text}")
     if plan.nothing_to_do:
         rest = "nothing else" if plan.unmended else "nothing"
         session.say(f"there is {rest} to repair in the latest version or the hints")
@@ -164,8 +164,8 @@ def _show_step(session: Session, step: RepairStep) -> None:
     _say_some(session, [f"unsure: {lost_range}" for lost_range in step.lost_ranges])
     _say_some(session, _names("lost", step.loses))
     if step.reverts:
-        session.say(f"  as an older version has it: {plural(len(step.reverts), 'object')}")
-        # where nobody knows what changed, all of them are named, which tells nothing
+        session.say(f"  returned to an older version: {plural(len(step.reverts), 'object')}")
+        # after a lost range every object may have changed, so a list of all of them tells nothing
         _say_some(session, [] if step.lost_ranges else _names("older", step.reverts))
 
 
@@ -187,7 +187,7 @@ def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dic
 
 
 def salvage(session: Session, destination: str, *, dry_run: bool, message: str) -> SalvageReport:
-    """Write what can be read into a new catalog, and say what could not be."""
+    """Write all readable objects into a new catalog, and report the rest."""
     import os
 
     from olympia_cli.catalog.catalog import who
@@ -220,12 +220,12 @@ def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> Non
     lost = plural(len(report.lost), "object")
     session.say(f"{plural(report.objects, 'object')} of {origin} {did} in {report.destination}; {lost} lost")
     if not dry_run:
-        session.say(f"to look at it: {shlex.join(('olympia', '-c', report.destination, 'status'))}")
+        session.say(f"to check it: {shlex.join(('olympia', '-c', report.destination, 'status'))}")
         session.say(f"to put it in the catalog's place: {session.command(['promote', report.destination])}")
 
 
 def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str) -> Report:
-    """Note as known what was found in the past; the report with that."""
+    """Record the damage of older versions as known. Return the report with these findings acknowledged."""
     from dataclasses import replace
 
     from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past, recognised
@@ -236,18 +236,18 @@ def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str
         if not finding.acknowledged and of_the_past(finding, report.latest, report.oldest)
     ]
     if not past_findings:
-        session.say("there is nothing to acknowledge: only damage that the latest version does not reach can be")
+        session.say("nothing to acknowledge: that is possible only for damage outside of the latest version")
         return report
     if dry_run:
         session.say(f"{plural(len(past_findings), 'finding')} would be acknowledged")
         return report
     version = acknowledge(session.catalog, past_findings, message)
     definition = session.catalog.snapshot().definition
-    assert report.latest is not None, "something was found in the past of it"
+    assert report.latest is not None, "findings on older versions need a latest one"
     session.say(f"v{version} acknowledges {plural(len(past_findings), 'finding')}")
     return replace(report, findings=tuple(recognised(report.findings, definition, report.latest, report.oldest)))
 
 
 def is_rows(session: Session) -> bool:
-    """Whether the output is rows or one document, to which a second report is not added."""
+    """Return whether the output is rows or one document, so that no second report may follow."""
     return session.output not in (Output.TABLE, Output.WIDE)

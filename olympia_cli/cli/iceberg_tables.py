@@ -1,4 +1,4 @@
-"""Commands that look into tables or change them, through PyIceberg: the catalog for it, and its errors told as ours."""
+"""Opens the catalog for commands that read or change tables through PyIceberg, and translates PyIceberg's errors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ def iceberg_catalog(
     message: str = "",
     retry_for: str = "60s",
 ) -> Iterator[OlympiaCatalog]:
-    """The catalog for PyIceberg: the latest version, another one, or the inside of a distributed transaction. `table`
-    is the one that it is about: that it is not there is told as everywhere."""
+    """Open the catalog for PyIceberg: the latest version, another one, or a distributed transaction from inside.
+
+    If `table` is missing, the error is that of all other commands.
+    """
     from olympia_cli.cli.params import parse_seconds
 
     need_pyiceberg()
@@ -56,33 +58,32 @@ def iceberg_catalog(
 
 
 ENGINES = ("commit.", "compatibility.", "format-version", "gc.", "history.", "read.", "schema.", "write.")
-"""How properties begin that Iceberg's engines look for in a table's metadata."""
+"""Prefixes of the properties that engines read from a table's metadata."""
 
 
 def say_other_place(
     session: Session, table: TableName, set: Mapping[str, str], unset: Sequence[str], change: Changed, txn: str | None
 ) -> None:
-    """Where a property that was set or unset in the catalog is probably meant for the table's own metadata, or is
-    there, say the command for that place."""
-    there: Mapping[str, str] = {}
+    """Name the command for the table's own metadata, if a property that was set or unset probably belongs there."""
+    iceberg_properties: Mapping[str, str] = {}
     if not change.actions and txn is None:
         from olympia_cli.cli.schema_render import read_description
 
-        # nothing was to do, so it may be there that something is; what is wrong with that file is no matter here
+        # no property changed in the catalog, so look for it in the metadata; damage of that file does not matter here
         with suppress(OlympiaError):
             location = session.snapshot(None, table).table(table).definition.iceberg_metadata_location
-            there = read_description(session, location, str(table))["iceberg"]["properties"]
+            iceberg_properties = read_description(session, location, str(table))["iceberg"]["properties"]
     words = [
         word for key, value in set.items() if key.startswith(ENGINES) for word in ("--set-iceberg", f"{key}={value}")
     ]
-    words += [word for key in unset if key in there for word in ("--unset-iceberg", key)]
+    words += [word for key in unset if key in iceberg_properties for word in ("--unset-iceberg", key)]
     if words:
         command = session.command(command_words("table", "alter", *words, names=[str(table)]))
-        session.say(f"note: that is what the catalog keeps; in the table's own metadata, which engines read: {command}")
+        session.say(f"note: this is about properties in the catalog; for those in the table's metadata: {command}")
 
 
 def need_pyiceberg(minor: int = 0) -> None:
-    """Say which extra to install where PyIceberg is missing, or older than 0.`minor`."""
+    """Raise IcebergMissing if PyIceberg is not installed, or older than 0.`minor`."""
     from importlib.util import find_spec
 
     if find_spec("pyiceberg") is None:
@@ -97,5 +98,5 @@ def need_pyiceberg(minor: int = 0) -> None:
 
 
 def changed(catalog: OlympiaCatalog, txn: str | None) -> Changed:
-    """The last change made through a catalog."""
+    """Return the last change made through a catalog."""
     return Changed(catalog.last_version, txn, catalog.last_actions)

@@ -1,4 +1,4 @@
-"""Printing what an import did, whatever it was from."""
+"""Printing the result of an import, for all kinds of sources."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from olympia_cli.importers.iox.checks import Checked
 
 SHOWN = 20
-"""So many names of one sort are shown; JSON has all of them."""
+"""Number of names of each kind to show; JSON has all of them."""
 
 COLUMNS_SHOWN = 8
-"""So many columns of a table are shown on a terminal; `-o wide` and JSON have all of them."""
+"""Number of columns per table to show on a terminal; `-o wide` and JSON have all of them."""
 
 
 def print_imported(
@@ -31,10 +31,10 @@ def print_imported(
     version: int,
     dry_run: bool,
     noun: str = "table",
-    hint: str = "see the reasons: run again, it brings what they do not hold for any more",
+    hint: str = "remove the reasons and run the import again: it adds what was left out",
     **more: Any,
 ) -> None:
-    """Print it, and raise PartlyDone when something was left out. In JSON there is `more` to say."""
+    """Print the result, and raise PartlyDone if objects were left out. `more` has further keys for JSON."""
     from olympia_cli.errors import PartlyDone
 
     if dry_run:
@@ -64,8 +64,8 @@ def print_imported(
         session.say(f"warning: left out {what}: {why}")
     if left_out:
         remedy = next((omission.remedy for omission in _left_out(outcome) if omission.remedy is not None), None)
-        said = (hint, ()) if remedy is None else (remedy.hint, remedy.command)
-        raise PartlyDone(f"{plural(len(left_out), noun)} left out", hint=said[0], command=said[1])
+        advice, command = (hint, ()) if remedy is None else (remedy.hint, remedy.command)
+        raise PartlyDone(f"{plural(len(left_out), noun)} left out", hint=advice, command=command)
 
 
 _COLUMNS = (
@@ -81,7 +81,7 @@ _COLUMNS = (
 
 
 def _print_tables(session: Session, outcome: Imported) -> None:
-    """Print the tables that an import would bring, for people: JSON has them anyway."""
+    """Print the tables that would be imported, for people; JSON has them anyway."""
     if session.output not in (Output.TABLE, Output.WIDE) or session.quiet:
         return
     rows = [
@@ -91,24 +91,24 @@ def _print_tables(session: Session, outcome: Imported) -> None:
     if session.is_tty:
         for row in rows:
             row |= {"bytes": None if row["bytes"] is None else size(row["bytes"]), "left_out": row["left_out"] or None}
-    # lines in a pipe always have the same columns
-    shown = [column for column in _COLUMNS if not session.is_tty or any(row[column.key] is not None for row in rows)]
+    # piped lines always have the same columns
+    columns = [column for column in _COLUMNS if not session.is_tty or any(row[column.key] is not None for row in rows)]
     if rows:
-        render.records(session, "tables", shown, rows)
+        render.records(session, "tables", columns, rows)
 
 
 def _columns(session: Session, table: FoundTable) -> str | None:
-    """The columns of a table on one line: on a terminal the first of them."""
+    """Format the columns of a table on one line; on a terminal only the first ones."""
     if table.columns is None:
         return None
     most = COLUMNS_SHOWN if session.is_tty and session.output is Output.TABLE else len(table.columns)
     more = len(table.columns) - most
-    shown = ", ".join(f"{name} {type}" for name, type in table.columns[:most])
-    return f"{shown}, and {more} more" if more > 0 else shown
+    columns = ", ".join(f"{name} {type}" for name, type in table.columns[:most])
+    return f"{columns}, and {more} more" if more > 0 else columns
 
 
 def _tables(outcome: Imported) -> Iterator[tuple[FoundTable, str]]:
-    """The tables with what is done to them, in the words of `diff`."""
+    """Yield each table with its change, in the words of `diff`."""
     yield from ((table, "created") for table in outcome.created)
     yield from ((table, "altered") for table in outcome.moved_on)
 
@@ -152,7 +152,7 @@ def _describe(session: Session, outcome: Imported, version: int) -> dict[str, An
 
 
 def print_checked(session: Session, result: Checked) -> int:
-    """Print what is wrong with a source; the exit code."""
+    """Print the damage of a source. Return the exit code."""
     from olympia_cli.ops.fsck.findings import describe_finding
 
     checked = {"transactions": result.transactions, "checkpoints": result.checkpoints, "files": result.files}

@@ -1,4 +1,4 @@
-"""What a command is given while it runs: answers to its questions, and files of lines."""
+"""Input of a command while it runs: answers to its questions, and files of lines."""
 
 from __future__ import annotations
 
@@ -12,27 +12,26 @@ from olympia_cli.errors import InvalidOption, Refused, quoted
 
 
 def confirm(question: str, yes: bool) -> None:
-    """Ask before something is destroyed; where nobody can answer, `--yes` is needed."""
+    """Ask for confirmation before something is destroyed. Without a terminal, `--yes` is needed."""
     if yes:
         return
-    if not _is_somebody_there():
+    if not _can_ask():
         raise Refused(
-            "this needs to be confirmed, and nobody is there to ask", hint="add --yes, or look first with --dry-run"
+            "this needs confirmation, and there is no terminal to ask", hint="add --yes, or see the plan with --dry-run"
         )
     if _answer(f"{question} [y/N] ").lower() not in ("y", "yes"):
         raise Refused("nothing was done", hint="")
 
 
-def confirm_unknown(what: str, uri: str, hint: str, command: Sequence[str]) -> None:
-    """Ask before something is destroyed of which nobody knows how much: a yes typed by habit is not enough, so where
-    the catalog is has to be."""
-    if not _is_somebody_there():
-        raise Refused(what, hint=hint, command=command)
-    if _answer(f"{what}. To go on all the same type where the catalog is, {uri}: ") != uri:
+def confirm_unknown(risk: str, uri: str, hint: str, command: Sequence[str]) -> None:
+    """Ask for confirmation if the losses are unknown. The user types the catalog's location, not a yes by habit."""
+    if not _can_ask():
+        raise Refused(risk, hint=hint, command=command)
+    if _answer(f"{risk}. To continue anyway, type the location of the catalog, {uri}: ") != uri:
         raise Refused("nothing was done", hint=hint, command=command)
 
 
-def _is_somebody_there() -> bool:
+def _can_ask() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
@@ -46,7 +45,7 @@ def _answer(question: str) -> str:
 
 @contextmanager
 def lines_of(path: str) -> Iterator[TextIO]:
-    """A text file; standard input or a pipe is kept in a temporary file, so that it can be read twice."""
+    """Open a text file. Standard input and pipes are copied to a temporary file, so that they can be read twice."""
     import io
     import shutil
     import tempfile

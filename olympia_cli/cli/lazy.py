@@ -1,4 +1,4 @@
-"""Commands that are imported when they run. Their names and help lines come from the table in `app.py`."""
+"""Commands that are imported when they run. Their names and lines of help come from the table in `app.py`."""
 
 from __future__ import annotations
 
@@ -19,12 +19,11 @@ NEED_NUMPY = {
     *("expire", "export create", "export verify", "export resume", "export drop", "fsck", "doctor", "serve"),
     *("import olympia", "import deltacat", "import iox", "import parquet", "import iceberg", "rebuild"),
 }
-"""The commands that lead to Spark or PyIceberg, which ask pyarrow for what it has with numpy alone. To all others the
-program looks as if numpy were not installed."""
+"""Commands that may use Spark or PyIceberg, which need pyarrow with numpy. For all others the program hides numpy."""
 
 
 class LazyCommand(TyperCommand):
-    """Stands for a command until it is run."""
+    """A placeholder for a command until it is run."""
 
     def __init__(self, path: str, help: str, hidden: bool = False) -> None:
         super().__init__(name=path.rpartition(" ")[2], help=help, hidden=hidden, rich_markup_mode=None)
@@ -34,7 +33,7 @@ class LazyCommand(TyperCommand):
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
     def load(self) -> TyperCommand:
-        """The real command, with the options that every command has."""
+        """Import the real command, with the options that every command has."""
         from olympia_cli.cli.params import shared_params
 
         if self.path in NEED_NUMPY and sys.modules.get("numpy", self) is None:
@@ -50,7 +49,7 @@ class LazyCommand(TyperCommand):
 
 
 class Group(TyperGroup):
-    """A group of commands; without one it prints its help."""
+    """A group of commands; without a command it prints its help."""
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
@@ -65,7 +64,7 @@ class Group(TyperGroup):
 
 
 class Root(Group):
-    """The program: groups and commands as the table has them."""
+    """The program, with the groups and commands of the table."""
 
     def __init__(self, **attrs: Any) -> None:
         from olympia_cli.cli.app import COMMANDS, GROUPS
@@ -82,7 +81,7 @@ class Root(Group):
         windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
-        """Every way in leads through the boundary, so that exit codes are the same everywhere."""
+        """Run the program through the boundary, so that exit codes are the same for every caller."""
         arguments = list(sys.argv[1:] if args is None else args)
         code = run(lambda: TyperGroup.main(self, arguments, "olympia", standalone_mode=False, **extra), arguments)
         if standalone_mode:
@@ -91,7 +90,7 @@ class Root(Group):
 
 
 def commands(table: dict[str, str], groups: dict[str, str]) -> dict[str, Any]:
-    """The commands in the order of the table."""
+    """Return the commands in the order of the table."""
     members: dict[str, Any] = {}
     for path, help in {**table, **HIDDEN}.items():
         group, _, name = path.rpartition(" ")
@@ -112,7 +111,7 @@ def commands(table: dict[str, str], groups: dict[str, str]) -> dict[str, Any]:
 
 
 def module_name(path: str) -> str:
-    """Where a command lives: its path names its file."""
+    """Return the module of a command, which its path names."""
     return "olympia_cli.cli.commands." + path.replace(" ", "_").replace("-", "_").strip("_")
 
 

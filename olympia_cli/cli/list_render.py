@@ -1,4 +1,4 @@
-"""Lists of objects. Names alone come from the tree; what `-o wide` shows beside them is read for it alone."""
+"""Printing lists of objects. Names come from the tree; definitions are read only for `-o wide`."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, full_name
 
 
 def print_objects(session: Session, view: View, kind: Kind, namespace: str | None = None) -> None:
-    """The objects of a kind, in a namespace or everywhere."""
+    """Print the objects of a kind, in a namespace or everywhere."""
     if session.output is Output.TABLE and not session.is_tty:
-        # lists of names are long, and most go into a pipe
+        # a fast path, because piped lists of names may be long
         with session.out() as out:
             if kind is Kind.NAMESPACE:
                 render.write_lines(out, ((name.namespace,) for name in view.namespaces()))

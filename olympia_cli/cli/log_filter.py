@@ -1,4 +1,4 @@
-"""Which versions of the log are wanted."""
+"""The filter of the log, by object, type of action and author."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Conditions on a version; of one that is wanted for an object, only the actions on that object are shown."""
+    """Conditions on a version. An entry that matches keeps only the actions that match."""
 
     object: NamespaceName | TableName | None
     types: frozenset[str]
@@ -42,7 +42,7 @@ class Filter:
 
     @property
     def names(self) -> list[ObjectName]:
-        """What the object that is wanted may be; none when any is."""
+        """The names that the filter's object may have: a table or a view, for example. Empty without an object."""
         if self.object is None or not self.object.name:
             return [] if self.object is None else [self.object]
         return [as_found(kind, self.object.namespace, self.object.name) for kind in (Kind.TABLE, Kind.VIEW)]
@@ -52,20 +52,20 @@ class Filter:
         return self.object is None and not self.types and self.by is None
 
     def apply(self, entry: LogEntry) -> LogEntry | None:
-        """The entry with the actions that are wanted, or None."""
+        """Return the entry with the matching actions, or None if there are none."""
         if entry.unreadable:
-            return entry  # nobody knows what it did, so nobody can leave it out
+            return entry  # its actions are unknown, so they may match
         if self.by is not None and self.by not in (entry.by, entry.by.partition("@")[0]):
             return None
         if self.object is None and not self.types:
             return entry
-        actions = tuple(action for action in entry.changes if self._wants(action))
+        actions = tuple(action for action in entry.changes if self._matches(action))
         if not actions:
             return None
         info = tuple(action for action in entry.actions if action.type == ActionType.COMMIT_INFO)
         return replace(entry, actions=(*actions, *info))
 
-    def _wants(self, action: Action) -> bool:
+    def _matches(self, action: Action) -> bool:
         if self.types and action.type_name not in self.types:
             return False
         if self.object is None:
@@ -73,17 +73,17 @@ class Filter:
         names = [] if action.name is None else [action.name]
         if action.type in RENAMES:
             names.append(new_name(action))
-        return any(self._matches(name) for name in names)
+        return any(self._is_about(name) for name in names)
 
-    def _matches(self, name: ObjectName) -> bool:
+    def _is_about(self, name: ObjectName) -> bool:
         if self.object is None or name.namespace != self.object.namespace:
             return False
-        # what happens to a namespace happens to all that is in it
+        # a change of a namespace affects all objects in it
         return not self.object.name or not name.name or name.name == self.object.name
 
 
 def check_known(session: Session, entry_filter: Filter) -> None:
-    """Raise what `show` raises for a name that no version knows. Where one cannot be read, it may."""
+    """Raise the error of `show` if no version has the object. An unreadable version may have it."""
     names = entry_filter.names
     if not names:
         return
@@ -104,7 +104,7 @@ def _is_about(entry: LogEntry, names: list[ObjectName]) -> bool:
 
 
 def take(entry_filter: Filter, entries: Iterable[LogEntry], number: int | None) -> Iterator[LogEntry]:
-    """The first so many entries that are wanted."""
+    """Return the first matching entries, up to a number."""
     number = None if number is None else min(number, sys.maxsize)
     if entry_filter.is_empty:
         return islice(entries, number)

@@ -1,4 +1,4 @@
-"""The log that goes on: what is asked for of the past, the oldest first, and then what comes."""
+"""`log --follow`: past versions, the oldest first, and then new ones as they are committed."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from olympia_cli.ops.look.follow import follow
 from olympia_cli.ops.look.log import LogEntry, log_between
 
 SHORTEST, LONGEST = 0.1, 3600.0
-"""Seconds between two looks: a store is not asked without a pause, and nobody waits longer for an answer."""
+"""Limits of --interval, in seconds."""
 
 
 def followed(
     session: Session, entry_filter: Filter, number: int | None, since: str | None, interval: str, others: Sequence[str]
 ) -> Iterator[LogEntry]:
-    """The entries to show. `others` are options that make no sense with it."""
+    """Return the entries to show. `others` are given options that exclude --follow."""
     if others:
         raise InvalidOption(f"--follow and {others[0]} do not go together", hint="leave one of them out")
     if session.output is Output.JSON:
-        raise InvalidOption("--follow has no end, and one JSON document needs one", hint="use -o jsonl")
+        raise InvalidOption("--follow has no end, so it cannot print one JSON document", hint="use -o jsonl")
     seconds = parse_seconds(interval)
     if not SHORTEST <= seconds <= LONGEST:
-        raise InvalidOption(f"an interval of {interval} makes no sense", hint="choose 100ms to 1h")
+        raise InvalidOption(f"--interval {interval} is out of range", hint="choose 100ms to 1h")
     catalog, newest = session.catalog, session.snapshot()
     past: Iterator[LogEntry] = iter(())
     if number or since is not None:

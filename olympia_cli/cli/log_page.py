@@ -17,7 +17,7 @@ from olympia_cli.ops.look.log import LogEntry
 from olympia_cli.pages import template
 
 NAMED = 200
-"""The number of actions of a version to list one by one."""
+"""Number of actions per version that are listed one by one."""
 SIGNS = {"+": "created", "-": "dropped", "~": "altered", ">": "renamed"}
 """The class of an action by its sign."""
 

@@ -1,4 +1,4 @@
-"""What the fields of changed objects were and are, as lines."""
+"""Changed objects as lines, with the old and the new values of their fields."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from olympia_cli.ops.look.diff import ObjectChange, changed_fields, diff
 from olympia_cli.ops.look.log import LogEntry
 
 Fields = dict[str, tuple[Any, Any]]
-"""What fields were and are, by their names."""
+"""Old and new values by the name of the field."""
 
 MARKS = {"created": "+", "dropped": "-", "altered": "~", "renamed": ">"}
 
 
 class Patched(NamedTuple):
-    """The changes that a version made to its predecessor, field by field; `complete` when these are all of them."""
+    """The lines of a version's changes, field by field. `complete` is false if some changes cannot be shown."""
 
     lines: list[str]
     complete: bool
@@ -53,7 +53,7 @@ def _patch(new: Snapshot, previous: int) -> Iterator[str]:
 
 
 def change_line(change: ObjectChange) -> str:
-    """One changed object."""
+    """Return the line of a changed object."""
     mark = MARKS[change.change]
     text = f"{mark} {change.name.kind.word} {change.name}"
     if change.change == "renamed":
@@ -62,7 +62,7 @@ def change_line(change: ObjectChange) -> str:
 
 
 def folded_changes(changes: Iterable[ObjectChange]) -> Iterator[tuple[str, int]]:
-    """A line for each change, and how many it stands for: neighbours alike share one when they are many."""
+    """Yield lines with the number of changes in each: many similar neighbours share a line."""
     alike: list[ObjectChange] = []
     for change in changes:
         if alike and _alike(change) != _alike(alike[0]):
@@ -75,12 +75,12 @@ def folded_changes(changes: Iterable[ObjectChange]) -> Iterator[tuple[str, int]]
 def told_changes(
     changes: Iterable[ObjectChange], fields: Callable[[ObjectChange], Fields] = ObjectChange.fields
 ) -> Iterator[tuple[str, int]]:
-    """As above, but what has fields to show is told one by one, with the fields below it."""
-    for has_fields, some in groupby(changes, key=lambda change: bool(fields(change))):
+    """Yield lines like `folded_changes`, but one per change that has fields to show, with the fields below it."""
+    for has_fields, group in groupby(changes, key=lambda change: bool(fields(change))):
         if not has_fields:
-            yield from folded_changes(some)
+            yield from folded_changes(group)
             continue
-        for change in some:
+        for change in group:
             yield change_line(change), 1
             yield from ((f"    {line}", 0) for line in field_lines(fields(change)))
 

@@ -21,9 +21,9 @@ _STYLES = {"+": "32", "-": "31", "~": "33", ">": "36"}
 
 
 def describe(entry: LogEntry) -> dict[str, Any]:
-    """A version of the log as JSON has it."""
+    """Return an entry of the log for JSON."""
     created = entry.created_at_millis
-    shown: dict[str, Any] = {
+    values: dict[str, Any] = {
         "version": entry.version,
         "created_at": None if created is None else time_text(created),
         "previous_version": entry.previous_version,
@@ -37,7 +37,7 @@ def describe(entry: LogEntry) -> dict[str, Any]:
         "message": entry.message or None,
         "actions": [describe_action(action) for action in entry.changes],
     }
-    return {**shown, "unreadable": entry.unreadable} if entry.unreadable else shown
+    return {**values, "unreadable": entry.unreadable} if entry.unreadable else values
 
 
 def print_log(
@@ -81,26 +81,26 @@ _CSV = ["version", "created_at", "by", "message", "type", "object", "namespace",
 
 
 def _csv_rows(entry: LogEntry) -> Iterator[dict[str, Any]]:
-    shown = describe(entry)
-    for action in shown.pop("actions") or [{}]:
-        yield {**shown, **action}
+    values = describe(entry)
+    for action in values.pop("actions") or [{}]:
+        yield {**values, **action}
 
 
 def _print_for_pipe(out: TextIO, entries: Iterable[LogEntry], stats: bool, patch: Patch | None) -> None:
-    """One action a line, each with its version: lines of a log are cut and sorted."""
+    """Print one action per line, each with its version, so that lines can be cut and sorted."""
     for entry in entries:
-        shown = describe(entry)
-        moment = shown["created_at"] or ""
+        values = describe(entry)
+        moment = values["created_at"] or ""
         lead = "\t".join(
             [f"v{entry.version}", moment, visible(entry.by), visible(entry.message), ", ".join(fate(entry))]
         )
         patched = patch(entry) if patch is not None and not stats else NO_PATCH
-        actions = _untold(shown["actions"]) if patched.complete else shown["actions"]
+        actions = _without_patch(values["actions"]) if patched.complete else values["actions"]
         lines = [stat(actions)] if stats else [action_line(action) for action in actions]
         if entry.unreadable:
             lines = [_unreadable(entry)]
         for line in [*lines, *patched.lines] or [""]:
-            # what belongs to the line before has the version alone
+            # a field of the line before repeats only the version
             out.write(f"v{entry.version}\t\t\t\t\t{line}\n" if line.startswith(" ") else f"{lead}\t{line}\n")
         out.flush()
 
@@ -112,8 +112,8 @@ def _print_blocks(
     width = 0
     for entry in entries:
         width = width or len(f"v{entry.version}") + 1
-        shown = describe(entry)
-        moment = (shown["created_at"] or "")[:19].replace("T", " ").ljust(19) + ("Z" if shown["created_at"] else " ")
+        values = describe(entry)
+        moment = (values["created_at"] or "")[:19].replace("T", " ").ljust(19) + ("Z" if values["created_at"] else " ")
         undone = entry.undone_by is not None
         kind = [] if entry.rollback_to is None else [f"rollback to v{entry.rollback_to}"]
         note = "".join(f"  {text}" for text in (*kind, *fate(entry)))
@@ -127,14 +127,14 @@ def _print_blocks(
         if entry.unreadable:
             out.write(f"{indent}{paint(_unreadable(entry), '31')}\n")
         elif stats:
-            out.write(f"{indent}{stat(shown['actions'])}\n")
+            out.write(f"{indent}{stat(values['actions'])}\n")
         elif entry.rollback_to is not None:
             last = entry.rollback_from or entry.version - 1
             first = entry.rollback_to + 1
             span = f"v{first}" if first == last else f"v{first}…v{last}"
             out.write(f"{indent}{paint(f'< undoes {span}', '35')}\n")
         else:
-            for row in folded(_untold(shown["actions"]) if patched.complete else shown["actions"]):
+            for row in folded(_without_patch(values["actions"]) if patched.complete else values["actions"]):
                 out.write(f"{indent}{paint(row.text, '2' if undone else _STYLES.get(row.sign, '0'))}\n")
         for line in patched.lines:
             out.write(f"{indent}{paint(line, '2' if undone else style(line))}\n")
@@ -142,23 +142,23 @@ def _print_blocks(
 
 
 def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now: int, graph: bool) -> None:
-    """One line a version; with a graph, versions that a rollback passed over stand in a lane of their own."""
+    """Print one line per version. With a graph, the versions that a rollback undid have a lane of their own."""
     paint = painter(session)
     lanes = _Lanes(_marks(session))
     for entry in entries:
-        shown = describe(entry)
-        what = stat(shown["actions"])
+        values = describe(entry)
+        summary = stat(values["actions"])
         if entry.rollback_to is not None:
-            what = f"rollback v{entry.rollback_from} → v{entry.rollback_to}"
+            summary = f"rollback v{entry.rollback_from} → v{entry.rollback_to}"
         if entry.unreadable:
-            what = "unreadable"
+            summary = "unreadable"
         lead = lanes.next(entry) if graph else ""
         ago = _age(entry, now)
         subject = said(entry.message.split("\n", 1)[0])
         if not subject and entry.rollback_to is None:
-            subject = _first(shown["actions"])
+            subject = _first(values["actions"])
         undone = entry.undone_by is not None
-        text = f"v{entry.version:<5} {ago}  {what:<10}  {subject}"
+        text = f"v{entry.version:<5} {ago}  {summary:<10}  {subject}"
         notes = [text for text in fate(entry) if not (graph and undone)]
         text += f"  ({', '.join(notes)})" if notes else ""
         by = visible(entry.by)
@@ -170,19 +170,19 @@ def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now
 
 
 def fate(entry: LogEntry) -> list[str]:
-    """What a version takes back, and what became of it."""
+    """Return notes on a version: the versions that it reverts, and the version that undid or reverted it."""
     notes = ["reverts " + (f"v{first}" if first == last else f"v{first}…v{last}") for first, last in entry.reverts]
     notes += [] if entry.undone_by is None else [f"undone by v{entry.undone_by}"]
     return notes + ([] if entry.reverted_by is None else [f"reverted by v{entry.reverted_by}"])
 
 
-def _untold(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The actions that a patch does not tell: those on the catalog that are no change of its definition alone."""
+def _without_patch(actions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the actions that a patch does not show: those on the catalog, except changes of its definition."""
     return [action for action in actions if action["object"] == "catalog" and action["type"] != "CATALOG_ALTER"]
 
 
 def _first(actions: list[dict[str, Any]]) -> str:
-    """What a version did, for one that says no reason."""
+    """Summarize the actions of a version that has no message."""
     lines = [line.text for line in folded(actions)]
     return " ".join([*lines[:1], *([f"and {len(lines) - 1:,} more"] if lines[1:] else [])])
 
@@ -197,7 +197,7 @@ def _age(entry: LogEntry, now: int) -> str:
 
 
 def _marks(session: Session) -> tuple[str, ...]:
-    """Dots and lines; plain ones where the output cannot show others."""
+    """Return the characters of the graph, in ASCII if the output has no others."""
     import sys
 
     try:
@@ -226,12 +226,12 @@ class _Lanes:
 
 
 def style(line: str) -> str:
-    """The colour of a line that begins with a sign, such as that of a changed field."""
+    """Return the colour of a line that begins with a sign, such as a changed field."""
     return _STYLES.get(line.lstrip()[:1], "0")
 
 
 def painter(session: Session) -> Callable[[str, str], str]:
-    """Colours by escape codes: the log is streamed, and its lines are not laid out."""
+    """Return a function that colours a text by escape codes, if the output has colours."""
     if not session.color:
         return lambda text, code: text
     return lambda text, code: f"\x1b[{code}m{text}\x1b[0m" if text and code != "0" else text

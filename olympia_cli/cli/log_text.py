@@ -1,4 +1,4 @@
-"""The log for people: blocks, not a table, because a table at 80 columns loses what matters."""
+"""Texts of the log: actions, ages and names as lines. At 80 columns a table would lose too much."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _QUOTED = re.compile(r'"((?:[^"]|"")+)"')
 _COLUMNS = (("added_columns", "+column "), ("removed_columns", "-column "))
 _FILES = (("added_files", "+"), ("removed_files", "-"), ("deleted_files", "-"), ("unnamed_files", "~"))
 FOLD_FROM = 4
-"""From so many equal actions on neighbours on, one line stands for all of them."""
+"""Number of similar consecutive actions from which they share one line."""
 
 
 def age(millis: int, now_millis: int) -> str:
-    """How long ago, in one unit."""
+    """Format the time since a moment in one unit: `3d`."""
     seconds = max(0, now_millis - millis) // 1000
     for size, unit in ((604_800 * 52, "y"), (604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m")):
         if seconds >= size:
@@ -34,7 +34,7 @@ def age(millis: int, now_millis: int) -> str:
 
 
 def full_name(action: dict[str, Any]) -> str:
-    """The object of an action, as commands take it."""
+    """Return the full name of an action's object, as commands take it."""
     if action["object"] == "catalog":
         return ""
     if action["object"] == "namespace":
@@ -43,7 +43,7 @@ def full_name(action: dict[str, Any]) -> str:
 
 
 def sign(action: dict[str, Any]) -> str:
-    """+ created, - dropped, ~ altered, > renamed, ? read."""
+    """Return the sign of an action: + created, - dropped, ~ altered, > renamed, ? read."""
     words = action["type"].split("_")
     if "SHOW" in words or "SNOW" in words:
         return "?"
@@ -53,7 +53,7 @@ def sign(action: dict[str, Any]) -> str:
 
 
 def action_line(action: dict[str, Any]) -> str:
-    """One action on one line."""
+    """Format an action as one line."""
     kind, name, detail = action["object"], full_name(action), action["detail"] or {}
     words = [sign(action), kind]
     if name:
@@ -94,32 +94,32 @@ def action_line(action: dict[str, Any]) -> str:
 
 
 def conflict_line(conflict: dict[str, Any]) -> str:
-    """An object that a revert cannot take back, and why."""
+    """Format a conflict of a revert: the object and the reason."""
     when = "" if conflict["version"] is None else f" (v{conflict['version']})"
     return visible(f"! {conflict['object']} {full_name(conflict)}".rstrip() + f"  {conflict['why']}{when}")
 
 
 def short_location(location: str) -> str:
-    """The last part of a metadata location, which is what differs."""
+    """Return the last part of a metadata location; only that part usually changes."""
     return location.rstrip("/").rpartition("/")[2] or location
 
 
 def said(line: str) -> str:
-    """A line of a message. One that does not begin as a sentence is quoted: it must not pass for what a version did."""
-    shown = visible(line)
-    return shown if not shown or shown[0].isalnum() else f'"{shown}"'
+    """Format a line of a message, quoted unless it begins with a letter or digit: it must not look like an action."""
+    text = visible(line)
+    return text if not text or text[0].isalnum() else f'"{text}"'
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A line for some actions: one, or many alike."""
+    """A line for one action, or for many similar ones."""
 
     text: str
     sign: str
 
 
 def folded(actions: Sequence[dict[str, Any]]) -> Iterator[Line]:
-    """One line an action; neighbours of one type in one namespace share a line when they are many."""
+    """Yield one line per action. Many consecutive actions of one type in one namespace share a line."""
     for _, group in groupby(actions, key=lambda action: (action["type"], sign(action), _fold_key(action))):
         alike = list(group)
         if len(alike) < FOLD_FROM or alike[0]["object"] == "catalog":
@@ -135,7 +135,7 @@ def _fold_key(action: dict[str, Any]) -> str:
 
 
 def stat(actions: Iterable[dict[str, Any]]) -> str:
-    """How many of each: `+1 ~2 -3`."""
+    """Count the actions by sign: `+1 ~2 -3`."""
     counts: dict[str, int] = {}
     for action in actions:
         counts[sign(action)] = counts.get(sign(action), 0) + 1
@@ -143,7 +143,7 @@ def stat(actions: Iterable[dict[str, Any]]) -> str:
 
 
 def parse_object(session: Session, text: str) -> NamespaceName | TableName:
-    """`NS` or `NS.T`, quoted as full names are."""
+    """Parse `NS` or `NS.T`, quoted as full names are."""
     if match := _QUOTED.fullmatch(text):
         return session.namespace_name(match[1].replace('""', '"'))
     if text.startswith('"') or "." in text:

@@ -1,6 +1,6 @@
-"""Manual pages, made from the commands themselves: their help, options and examples, and the classes of errors.
+"""Manual pages, generated from the help, options and examples of the commands, and from the classes of errors.
 
-The source is roff with the `man` macros. It holds no dates, so that it changes only when the program does.
+The source is roff with the `man` macros. It has no dates, so that it changes only when the program does.
 """
 
 from __future__ import annotations
@@ -19,61 +19,61 @@ from olympia_cli.cli.params import shared_params
 
 EXIT_CODES = {
     0: "Done.",
-    1: "A bug in olympia. A file with the traceback is named, to be sent along with a report.",
+    1: "A bug in olympia. Please report it with the traceback; stderr names its file.",
     2: "Usage: wrong arguments, or a name that is not allowed.",
-    3: "Partly done. What is left, and how to go on, is said on stderr.",
+    3: "Partly done. Messages on stderr name the rest, and the next step.",
     10: "Not found.",
     11: "Exists already, or is not empty.",
     12: "Refused.",
     20: "A conflict with another writer.",
-    21: "The outcome is unknown.",
+    21: "The outcome of the commit is unknown.",
     30: "The store failed.",
     31: "No permission.",
-    40: "Cannot be read: damaged, or not of this format.",
+    40: "Unreadable: damaged, or of another format.",
     41: "The version of the format, or a feature of it, is not supported.",
     50: "fsck found damage, now or when it last ran.",
-    51: "status, doctor: something needs attention.",
+    51: "The catalog or the setup needs attention (status, doctor).",
     130: "Interrupted.",
 }
 
 ENVIRONMENT = {
-    "OLYMPIA_CATALOG": "The catalog, when -c is not given.",
-    "OLYMPIA_PROFILE": "The profile of the config file, when --profile is not given.",
-    "OLYMPIA_TIMEOUT": "How long to try each read, listing or write, when --timeout is not given; 30s otherwise.",
-    "OLYMPIA_CONFIG": "The config file, instead of the one under FILES.",
-    "OLYMPIA_LOG_FORMAT": "How to talk on stderr, when --log-format is not given: text, or json, one object a line.",
-    "OLYMPIA_BY": "Who commits, for the log; otherwise user@host.",
-    "OLYMPIA_PAGER": "What shows long output on a terminal; cat shows it as it is.",
-    "PAGER": "The same, when OLYMPIA_PAGER is not set. Without both it is less -FRX.",
-    "NO_COLOR": "No colours, when it is set to anything.",
+    "OLYMPIA_CATALOG": "Location of the catalog, if -c is not given.",
+    "OLYMPIA_PROFILE": "Profile of the config file, if --profile is not given.",
+    "OLYMPIA_TIMEOUT": "Timeout of each read, listing or write, if --timeout is not given; 30s by default.",
+    "OLYMPIA_CONFIG": "Config file to use instead of the one under FILES.",
+    "OLYMPIA_LOG_FORMAT": "Format of stderr, if --log-format is not given: text, or json with one object per line.",
+    "OLYMPIA_BY": "Author of commits in the log; user@host by default.",
+    "OLYMPIA_PAGER": "Pager for long output on a terminal; cat for none.",
+    "PAGER": "Pager if OLYMPIA_PAGER is not set; less -FRX by default.",
+    "NO_COLOR": "If it has any value, the output has no colours.",
 }
 
 FILES = {
     "$XDG_CONFIG_HOME/olympia/config.toml": (
-        "Profiles: a table for each, with the catalog's URI as catalog and the options of its storage in a table named "
-        "storage. They hold for other locations on the same kind of store, too; bucket among them names the buckets "
-        "that they are for, with commas, and timeout is that of --timeout. The profile default is taken when none is "
+        "Profiles. Each is a table: catalog is the URI of the catalog, and the table storage has its storage options. "
+        "The options also apply to other locations on the same kind of store. The option bucket limits them to the "
+        "named buckets, separated by commas, and timeout is that of --timeout. The profile default is used if none is "
         "named. "
-        "XDG_CONFIG_HOME is ~/.config when it is not set."
+        "XDG_CONFIG_HOME is ~/.config if it is not set."
     ),
     "$XDG_CACHE_HOME/olympia/": (
-        "Names that the completion looked up a moment ago. XDG_CACHE_HOME is ~/.cache when it is not set."
+        "Cache of names for the completion, for a few seconds. XDG_CACHE_HOME is ~/.cache if it is not set."
     ),
 }
 
 DESCRIPTION = [
     "olympia administers Olympia catalogs: data lake catalogs in plain files, without a server. A catalog holds "
-    "namespaces, tables and views. Every commit makes a new version, and every version that is kept can be looked at, "
-    "compared and gone back to.",
+    "namespaces, tables and views. Every commit makes a new version. Every kept version can be read and compared, and "
+    "the catalog can be rolled back to it.",
     "The catalog is named by -c, by OLYMPIA_CATALOG or by a profile; flags beat the environment, which beats the file. "
     "It is a folder, or an s3:// or gs:// location. Credentials come from the usual places of the store's "
     "own libraries, and are never printed.",
-    "A table or view is named namespace.name. A part that holds a dot or a double quote is written in double quotes, "
-    'the quote doubled: "a.b".t. The commands of ns take one name, literally.',
+    "A table or view is named namespace.name. A part with a dot or a double quote is written in double quotes, and a "
+    'quote in it is doubled: "a.b".t. The commands of ns take one name, without quotes.',
     "A version is named by its number (12 or v12), by latest, latest~3 or oldest, by a time (2026-11-15, "
     "2026-11-15T20:04:00Z), by a duration ago (2h, 3d), or by the name of an export.",
-    "Data goes to stdout, everything else to stderr. On a terminal lists are tables; in a pipe each record is a line. "
-    "An error is one line on stderr; with --json it is a JSON document there, with the name of the error as its code.",
+    "Data goes to stdout, messages go to stderr. On a terminal lists are tables; when piped, each record is a line. "
+    "An error is one line on stderr; with --json it is a JSON document, with the name of the error as its code.",
 ]
 
 EXAMPLES = [
@@ -87,12 +87,12 @@ EXAMPLES = [
 
 
 def file_name(path: str = "") -> str:
-    """The file of a command's page; of the program's own without one."""
+    """Return the file name of a command's page, or of the program's own page."""
     return f"{_page_name(path)}.1"
 
 
 def program_page() -> str:
-    """olympia(1)"""
+    """Return the source of olympia(1)."""
     from typer.main import get_command
 
     root: Any = get_command(app)
@@ -108,14 +108,14 @@ def program_page() -> str:
         _paragraphs("DESCRIPTION", DESCRIPTION),
         [".SH COMMANDS", *commands],
         [".SH OPTIONS", *_options(root.params), *_help_option()],
-        [".PP", _text("All but --version are taken by every command, before or after its name.")],
+        [".PP", _text("Every command takes these options except --version, before or after its name.")],
         _end(EXAMPLES),
         _see_also(_page_name(path) for path in COMMANDS),
     )
 
 
 def command_page(path: str) -> str:
-    """The page of a command. ModuleNotFoundError when there is no such command yet."""
+    """Return the source of a command's page. Raise ModuleNotFoundError if there is no such command."""
     module = import_module(module_name(path))
     command = LazyCommand(path, COMMANDS[path]).load()
     shared = {param.name for param in shared_params()}
@@ -145,7 +145,7 @@ def _head(path: str, summary: str) -> list[str]:
     return [
         '.\\" Made from the program by tools/generate_docs.py.',
         f'.TH {_text(name.upper())} 1 "" "olympia {__version__}" "Olympia manual"',
-        # no hyphens in the middle of names, no gaps between words
+        # do not hyphenate names, do not justify lines
         ".nh",
         ".ad l",
         ".SH NAME",
@@ -159,10 +159,10 @@ def _synopsis(path: str, arguments: Iterable[Any], options: Iterable[Any]) -> st
         f"{_bold(max(option.opts, key=len))} {_italic(_metavar(option))}" for option in options if option.required
     ]
     for argument in arguments:
-        shown = _italic(_metavar(argument))
+        placeholder = _italic(_metavar(argument))
         if not argument.required:
-            shown = f"[{shown}]"
-        parts.append(shown + "..." if argument.nargs == -1 else shown)
+            placeholder = f"[{placeholder}]"
+        parts.append(placeholder + "..." if argument.nargs == -1 else placeholder)
     return " ".join(parts)
 
 
@@ -170,7 +170,7 @@ def _paragraphs(title: str, texts: Iterable[str]) -> list[str]:
     lines = [f".SH {title}"]
     for number, text in enumerate(texts):
         lines += [".PP"] * (number > 0)
-        # this character is typer's sign for lines that stay as they are
+        # typer marks preformatted lines with this character
         if text.startswith("\b\n"):
             lines += [".EX", *map(_text, text.splitlines()[1:]), ".EE"]
         else:
@@ -199,11 +199,11 @@ def _with_default(option: Any) -> str:
     default = option.default
     if option.is_flag or option.required or option.multiple or default is None or callable(default) or default == "":
         return help
-    return f"{help} Otherwise {getattr(default, 'value', default)}."
+    return f"{help} Default: {getattr(default, 'value', default)}."
 
 
 def _end(examples: Iterable[str]) -> list[str]:
-    """What every page ends with, but for its last section."""
+    """Return the sections at the end of every page, except SEE ALSO."""
     lines = [".SH EXIT STATUS"]
     for code in sorted(EXIT_CODES.keys() | _classes_by_code().keys()):
         lines += [".TP", _bold(str(code)), _text(EXIT_CODES.get(code, ""))]
@@ -271,16 +271,16 @@ _SPECIAL = str.maketrans(
 
 
 def _text(text: str) -> str:
-    """Text as roff shows it to the letter; words in backquotes are bold."""
+    """Escape a text for roff; words in backquotes are bold."""
     parts = re.split(r"`([^`]+)`", text)
-    shown = "".join(f"\\fB{_letters(part)}\\fR" if at % 2 else _letters(part) for at, part in enumerate(parts))
-    # a dot at the beginning of a line would be a request
-    return "\\&" + shown if shown.startswith(".") else shown
+    source = "".join(f"\\fB{_letters(part)}\\fR" if at % 2 else _letters(part) for at, part in enumerate(parts))
+    # roff takes a line that begins with a dot for a request
+    return "\\&" + source if source.startswith(".") else source
 
 
 def _letters(text: str) -> str:
-    shown = text.translate(_SPECIAL)
-    return shown if shown.isascii() else re.sub(r"[^\x00-\x7f]", lambda match: f"\\[u{ord(match[0]):04X}]", shown)
+    source = text.translate(_SPECIAL)
+    return source if source.isascii() else re.sub(r"[^\x00-\x7f]", lambda match: f"\\[u{ord(match[0]):04X}]", source)
 
 
 def _join(*sections: Iterable[str]) -> str:

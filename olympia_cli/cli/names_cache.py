@@ -1,6 +1,6 @@
-"""Names that completion looked up a moment ago: one small file a catalog, for the eyes of its owner alone.
+"""The cache of names for the completion: one small file per catalog, readable by its owner only.
 
-Everything here is best effort: what cannot be read or written is looked up again.
+A cache file that cannot be read or written is ignored, and the names are looked up again.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ MAX_BYTES = 4_000_000
 _UNUSABLE = (OSError, ValueError, TypeError)
 
 
-def recall(uri: str, options: Mapping[str, Any], what: str) -> list[str] | None:
-    """What was looked up lately; None when it is not known, or too old."""
+def recall(uri: str, options: Mapping[str, Any], key: str) -> list[str] | None:
+    """Return the cached names, or None if there are none, or only old ones."""
     with contextlib.suppress(*_UNUSABLE):
-        return _read(_path(uri, options)).get(what, (0.0, None))[1]
+        return _read(_path(uri, options)).get(key, (0.0, None))[1]
     return None
 
 
-def remember(uri: str, options: Mapping[str, Any], what: str, names: list[str]) -> None:
-    """Keep the names for some seconds."""
+def remember(uri: str, options: Mapping[str, Any], key: str, names: list[str]) -> None:
+    """Cache names for some seconds."""
     import tempfile
 
     with contextlib.suppress(*_UNUSABLE):
@@ -38,8 +38,8 @@ def remember(uri: str, options: Mapping[str, Any], what: str, names: list[str]) 
             entries = _read(path)
         except _UNUSABLE:
             entries = {}
-        entries[what] = (time.time(), names)
-        # a file of its own, readable by nobody else, put in place at once
+        entries[key] = (time.time(), names)
+        # a new file that only its owner can read, moved into place atomically
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix="names-", suffix=".new")
         try:
             with open(handle, "w", encoding="utf-8") as file:
@@ -51,7 +51,7 @@ def remember(uri: str, options: Mapping[str, Any], what: str, names: list[str]) 
 
 
 def _read(path: Path) -> dict[str, tuple[float, list[str]]]:
-    """The entries that are not too old. Only a plain file of our own is believed."""
+    """Read the entries that are not too old. Raise an error unless the file is a regular file of this user."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     with open(handle, "rb") as file:
         about = os.fstat(handle)
@@ -62,18 +62,18 @@ def _read(path: Path) -> dict[str, tuple[float, list[str]]]:
         raise ValueError("not a cache")
     now = time.time()
     young_entries: dict[str, tuple[float, list[str]]] = {}
-    for what, (at, names) in entries.items():
+    for key, (at, names) in entries.items():
         if not isinstance(at, float) or not all(isinstance(name, str) for name in names):
             raise ValueError("not a cache")
         if 0 <= now - at < SECONDS:
-            young_entries[what] = (at, names)
+            young_entries[key] = (at, names)
     return young_entries
 
 
 def _path(uri: str, options: Mapping[str, Any]) -> Path:
     home = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(home) if os.path.isabs(home) else Path.home() / ".cache"
-    # a plain path means another catalog in another folder; options hold the endpoint
+    # a relative path means different catalogs in different folders; the options include the endpoint
     where = uri if "://" in uri else os.path.abspath(os.path.expanduser(uri))
     key = json.dumps([where, dict(options)], sort_keys=True, default=str)
     return base / "olympia" / f"names-{sha256(key.encode(errors='surrogateescape')).hexdigest()[:32]}.json"

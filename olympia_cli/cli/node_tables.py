@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from olympia_cli.ops.look.follow_key import Way
 
 RAW_KEY_WIDTH = 110
-"""Narrower terminals have no room for the keys beside the names."""
+"""Columns of a terminal from which keys are shown beside names."""
 
 TABLE_WIDTH = 60
-"""Narrower terminals get a line for each value."""
+"""Columns of a terminal from which rows are tables; narrower ones get a line per value."""
 
 MAX_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Glyphs:
-    """Characters that not every terminal can show."""
+    """Characters of drawings, which not every terminal can show."""
 
     ellipsis: str = "…"
     times: str = "×"
@@ -52,7 +52,7 @@ def glyphs() -> Glyphs:
 
 
 class ShortPaths:
-    """Pointers cut to what tells them apart from all others on the screen; they can be pasted back."""
+    """Shortens pointers as far as they stay distinct on the screen. Short pointers can be pasted as arguments."""
 
     _LEAST = 8
 
@@ -66,7 +66,7 @@ class ShortPaths:
             if folder not in ("node", "def/catalog", "def/ns", "def/table", "def/view") or len(name) < 36:
                 continue
             least = len(folder) + 1 + self._LEAST
-            # sorted, so only the neighbours can share a longer beginning
+            # in sorted order, only the neighbours can share a longer prefix
             for other in all_paths[max(0, at - 1) : at] + all_paths[at + 1 : at + 2]:
                 least = max(least, _common(path, other) + 1)
             if least + len(ellipsis) < len(path):
@@ -88,7 +88,7 @@ def _common(first: str, second: str) -> int:
 def draw_node(
     console: Console, dump: NodeDump, *, raw: bool = False, whole: bool = False, chosen: bool = False
 ) -> None:
-    """The system rows, the pivot table, the action log, and what is wrong; `chosen` is when rows were picked out."""
+    """Draw the system rows, the pivot table, the action log and the problems; with `chosen`, only selected rows."""
     marks = glyphs()
     pointers = [pointer for row in dump.pivot for pointer in (row.value, row.pnode)]
     short = ShortPaths(pointers, marks.ellipsis, whole=whole)
@@ -125,7 +125,7 @@ def _problems(console: Console, problems: Sequence[Problem], unsupported: str = 
 
 
 def pivot_lines(rows: Iterable[PivotRow]) -> Iterable[str]:
-    """A row a line, uncut, for a pipe."""
+    """Yield one line per row, for a pipe, with full pointers."""
     for row in rows:
         cells = [_cell(row, name) for name in ("key", "value", "pnode")]
         yield "\t".join(visible(cell) for cell in (str(row.at), row.object, *cells))
@@ -134,7 +134,7 @@ def pivot_lines(rows: Iterable[PivotRow]) -> Iterable[str]:
 def _pivot(console: Console, rows: Sequence[PivotRow], short: ShortPaths, raw: bool) -> None:
     if not rows:
         return
-    shown = [
+    cells_of_rows = [
         [
             str(row.at),
             row.object,
@@ -146,8 +146,8 @@ def _pivot(console: Console, rows: Sequence[PivotRow], short: ShortPaths, raw: b
     ]
     titles = ["#", "object", "key", "value", "pnode"]
     if not raw and console.width < RAW_KEY_WIDTH:
-        titles, shown = _without(titles, 2), [_without(cells, 2) for cells in shown]
-    _table(console, titles, shown, right={0}, least={0: 5})
+        titles, cells_of_rows = _without(titles, 2), [_without(cells, 2) for cells in cells_of_rows]
+    _table(console, titles, cells_of_rows, right={0}, least={0: 5})
 
 
 def _cell(row: PivotRow, name: str) -> str:
@@ -158,10 +158,11 @@ def _cell(row: PivotRow, name: str) -> str:
 
 
 def _actions(console: Console, actions: Sequence[dict[str, Any]]) -> None:
-    shown = []
-    for at, action in enumerate(actions):
-        shown.append([str(at), action["type"], _action_object(action), _details(action["detail"])])
-    _table(console, ["#", "action", "object", "detail"], shown, right={0}, least={0: 5})
+    rows = [
+        [str(at), action["type"], _action_object(action), _details(action["detail"])]
+        for at, action in enumerate(actions)
+    ]
+    _table(console, ["#", "action", "object", "detail"], rows, right={0}, least={0: 5})
 
 
 def _action_object(action: dict[str, Any]) -> str:
@@ -182,7 +183,7 @@ def _details(detail: dict[str, Any]) -> str:
 
 
 def _note(key: str, value: str) -> str:
-    """What a system value means, where that does not show."""
+    """Return the meaning of a system value, if it is not obvious: a time, or the version of a root."""
     from olympia_cli.format.paths import parse_root_path
     from olympia_cli.names import time_text
 
@@ -192,7 +193,7 @@ def _note(key: str, value: str) -> str:
     return f"v{version}" if version is not None else ""
 
 
-# The way to a key
+# The path to a key
 
 
 def draw_way(console: Console, way: Way, *, whole: bool = False) -> None:
@@ -223,7 +224,7 @@ def draw_way(console: Console, way: Way, *, whole: bool = False) -> None:
 
 
 def _turn(way: Way, at: int, short: ShortPaths, marks: Glyphs) -> str:
-    """What the key says at this node."""
+    """Describe the position of the key in the node at this step, and the child that follows."""
     step = way.steps[at]
     if step.row is None:
         return "nothing can be read here"
@@ -257,7 +258,7 @@ def _line(console: Console, line: str, style: str = "") -> None:
 
 def _digest(console: Console, what: str, digest: str) -> None:
     style = {"verified": "green", "mismatch": "red"}.get(digest, "")
-    meaning = {"mismatch": " (the rows are not what was written)", "absent": " (nothing to check against)"}
+    meaning = {"mismatch": " (the rows have changed since they were written)", "absent": " (no checksum is stored)"}
     _line(console, f"  {what:<8} {digest}{meaning.get(digest, '')}", style)
 
 
@@ -275,7 +276,7 @@ def _table(
     right: set[int],
     least: dict[int, int] | None = None,
 ) -> None:
-    """A table; where it cannot be one, a line for each value."""
+    """Print a table, or lines if there are too many rows or the terminal is too narrow."""
     if len(rows) > MAX_TABLE_ROWS:
         for row in rows:
             _line(console, "  ".join(row))

@@ -1,4 +1,4 @@
-"""Long output on a terminal goes through a pager, as it is made: nothing is collected first."""
+"""The pager for long output on a terminal. Output is streamed into it, not collected first."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import TextIO, cast
 
 @contextmanager
 def pager() -> Iterator[TextIO]:
-    """A stream into the pager. Closing the pager early ends the output, and that is no error."""
+    """Open a stream into the pager. Closing the pager early ends the output without an error."""
     process = _start(os.environ.get("OLYMPIA_PAGER") or os.environ.get("PAGER") or "less -FRX")
     if process is None:
         yield sys.stdout
@@ -32,16 +32,16 @@ def pager() -> Iterator[TextIO]:
                 process.wait()
                 break
             except KeyboardInterrupt:
-                continue  # the pager handles it, and the terminal is its own until it ends
+                continue  # the pager handles Ctrl-C itself until it ends
 
 
 def _start(text: str) -> subprocess.Popen[str] | None:
-    """The pager; None when it is not needed, or cannot be run: output is not lost for want of a pager."""
+    """Start the pager. Return None if none is needed or it cannot run, so that the output goes to stdout."""
     try:
         command = shlex.split(text)
         if not command or command[0] == "cat" or shutil.which(command[0]) is None:
             return None
-        # F: short output needs no pager; R: colours; X: the text stays on the screen
+        # F: print short output directly; R: colours; X: keep the text on the screen
         environment = {"LESS": "FRX", **os.environ}
         return subprocess.Popen(
             command, stdin=subprocess.PIPE, env=environment, encoding="utf-8", errors="backslashreplace"

@@ -1,4 +1,4 @@
-"""Options: those that every command takes, before or after its name, and those that several commands share."""
+"""Options of every command, which stand before or after its name, and options that several commands share."""
 
 from __future__ import annotations
 
@@ -28,54 +28,53 @@ class LogFormat(StrEnum):
 def _shared(
     catalog: Annotated[
         str | None,
-        typer.Option("--catalog", "-c", metavar="URI", help="The catalog: a folder, s3://…, gs://… [OLYMPIA_CATALOG]"),
+        typer.Option("--catalog", "-c", metavar="URI", help="Catalog: a folder, s3://…, gs://… [OLYMPIA_CATALOG]"),
     ] = None,
     profile: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME", help="A profile of the config file. [OLYMPIA_PROFILE]")
+        str | None, typer.Option("--profile", metavar="NAME", help="Profile of the config file. [OLYMPIA_PROFILE]")
     ] = None,
     timeout: Annotated[
         str | None,
         typer.Option(
             "--timeout",
             metavar="DURATION",
-            help="How long to try each read, listing or write while a store does not answer; 30s unless said. "
-            "[OLYMPIA_TIMEOUT]",
+            help="Timeout of each read, listing or write, with its retries; 30s by default. [OLYMPIA_TIMEOUT]",
         ),
     ] = None,
     output: Annotated[
-        Output | None, typer.Option("--output", "-o", help="How to print: table, wide, name, json, jsonl, csv.")
+        Output | None, typer.Option("--output", "-o", help="Format of the output: table, wide, name, json, jsonl, csv.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="Print data and errors alone; no verdict when all is well."),
+        typer.Option("--quiet", "-q", help="Print only data and errors, and no verdict when all is well."),
     ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Say more.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="No colours. [NO_COLOR]")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="No progress bars.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print more messages.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Print no colours. [NO_COLOR]")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bars.")] = False,
     log_format: Annotated[
         LogFormat | None,
         typer.Option(
-            "--log-format", help="How to talk on stderr: text, or json, one object a line. [OLYMPIA_LOG_FORMAT]"
+            "--log-format", help="Format of stderr: text, or json with one object per line. [OLYMPIA_LOG_FORMAT]"
         ),
     ] = None,
     csv_safe: Annotated[
         bool,
-        typer.Option("--csv-safe", help="In CSV, put ' before what a spreadsheet would take for a formula."),
+        typer.Option("--csv-safe", help="In CSV, put ' before cells that a spreadsheet would take for a formula."),
     ] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Takes the options that every command has; see `remember`."""
+    """Declares the options of every command; see `remember`."""
 
 
 def shared_params() -> list[Any]:
-    """Fresh copies of the shared options, which store what was given instead of passing it on."""
+    """Return new copies of the shared options. They store their values instead of passing them to the command."""
     return [copy(param) for param in _shared_once()]
 
 
 @cache
 def _shared_once() -> list[Any]:
-    # made once: the program and its groups have them too, and reading annotations is what takes long
+    # cached, because the program and its groups have them too, and reading annotations is slow
     single = typer.Typer(add_completion=False)
     single.command()(_shared)
     params = [param for param in typer.main.get_command(single).params if param.name != "help"]
@@ -86,7 +85,7 @@ def _shared_once() -> list[Any]:
 
 
 def remember(ctx: Any, param: Any, value: Any) -> Any:
-    """Keep what the command line gave. The innermost level is parsed last, so what stands after the command wins."""
+    """Store a value from the command line. Options after the command are parsed last, so they win."""
     source = ctx.get_parameter_source(param.name)
     if source is not None and source.name == "COMMANDLINE":
         ctx.meta[f"olympia.{param.name}"] = value
@@ -98,13 +97,13 @@ At = Annotated[
     typer.Option(
         "--at",
         metavar="REF",
-        help="Look at another version: 12, latest~1, 2h, a time, 'monday 09:00' (UTC), an export's name.",
+        help="Read another version: 12, latest~1, 2h, a time, 'monday 09:00' (UTC), or the name of an export.",
     ),
 ]
 
 
 def check_message(text: str) -> str:
-    """Bytes that are not text cannot be stored."""
+    """Raise InvalidOption if the message is not valid Unicode."""
     from olympia_cli.errors import InvalidOption, quoted
 
     try:
@@ -115,17 +114,17 @@ def check_message(text: str) -> str:
 
 
 Message = Annotated[
-    str, typer.Option("--message", "-m", metavar="TEXT", help="Why; shown in the log.", callback=check_message)
+    str, typer.Option("--message", "-m", metavar="TEXT", help="Message of the commit.", callback=check_message)
 ]
 RetryFor = Annotated[
-    str, typer.Option("--retry-for", metavar="DURATION", help="How long to try again when other writers are first.")
+    str, typer.Option("--retry-for", metavar="DURATION", help="Retry for this long if other writers commit first.")
 ]
 InTxn = Annotated[
     str | None,
-    typer.Option("--txn", metavar="ID", help="Work inside this distributed transaction instead of committing."),
+    typer.Option("--txn", metavar="ID", help="Work inside this distributed transaction, without a commit."),
 ]
-Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do it without asking.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show what would happen, and do nothing.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", "-n", help="Show the changes without making them.")]
 Properties = Annotated[
     list[str] | None, typer.Option("--property", metavar="KEY=VALUE", help="A property; may be given several times.")
 ]
@@ -135,22 +134,22 @@ SetProperties = Annotated[
 UnsetProperties = Annotated[
     list[str] | None, typer.Option("--unset", metavar="KEY", help="Unset a property; may be given several times.")
 ]
-IfExists = Annotated[bool, typer.Option("--if-exists", help="Not being there is no error.")]
-IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Being there already is no error.")]
+IfExists = Annotated[bool, typer.Option("--if-exists", help="Do nothing if it does not exist.")]
+IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do nothing if it exists already.")]
 
 
-Atomic = Annotated[bool, typer.Option("--atomic", help="Lift the bound on actions for this one commit.")]
+Atomic = Annotated[bool, typer.Option("--atomic", help="Lift the limit on the number of actions for this commit.")]
 
 
 def parse_renames(pairs: list[str] | None) -> dict[str, str]:
-    """OLD=NEW pairs of columns."""
+    """Parse OLD=NEW pairs of columns."""
     from olympia_cli.errors import InvalidOption, quoted
 
     renames: dict[str, str] = {}
     for pair in pairs or []:
         old, _, new = pair.partition("=")
         if not old or not new:
-            raise InvalidOption(f"{quoted(pair)} is not OLD=NEW", hint="write ts=ordered_at, say")
+            raise InvalidOption(f"{quoted(pair)} is not OLD=NEW", hint="write, for example, ts=ordered_at")
         if old in renames:
             raise InvalidOption(f"the column {quoted(old)} is renamed twice", hint="give each column once")
         renames[old] = new
@@ -158,14 +157,14 @@ def parse_renames(pairs: list[str] | None) -> dict[str, str]:
 
 
 def parse_properties(pairs: list[str] | None) -> dict[str, str]:
-    """KEY=VALUE pairs; the value may hold further equal signs, and may be empty."""
+    """Parse KEY=VALUE pairs. The value may contain further equal signs, and may be empty."""
     from olympia_cli.errors import InvalidOption, quoted
 
     properties: dict[str, str] = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
-            raise InvalidOption(f"{quoted(name_in(pair))} is not KEY=VALUE", hint="write owner=ann, say")
+            raise InvalidOption(f"{quoted(name_in(pair))} is not KEY=VALUE", hint="write, for example, owner=ann")
         if key in properties:
             raise InvalidOption(f"the property {quoted(key)} is given twice", hint="give each property once")
         properties[key] = value
@@ -173,7 +172,7 @@ def parse_properties(pairs: list[str] | None) -> dict[str, str]:
 
 
 def name_in(pair: str) -> str:
-    """The name that a pair without an equal sign begins with; a secret may follow it."""
+    """Return the name at the beginning of an incomplete pair, without the rest, which may be a secret."""
     return re.sub(r"^([\w.-]*+).+", r"\1…", pair, flags=re.DOTALL)
 
 
@@ -184,7 +183,7 @@ def parse_seconds(duration: str) -> float:
 
 
 def parse_isolation(word: str) -> Any:
-    """An isolation level by its name."""
+    """Parse the name of an isolation level."""
     from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 
@@ -194,7 +193,7 @@ def parse_isolation(word: str) -> Any:
 
 
 def check_metadata_location(location: str) -> None:
-    """The location is stored unread, so only what can never be one is refused."""
+    """Refuse an empty location or one with control characters. Others are stored without reading the file."""
     from olympia_cli.errors import InvalidOption, quoted
 
     if not location.strip() or any(ord(character) < 32 for character in location):

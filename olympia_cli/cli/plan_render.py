@@ -1,4 +1,4 @@
-"""What a plan would change, told before anybody is asked."""
+"""Printing the changes of a plan, before the user confirms it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from olympia_cli.cli.log_patch import field_lines, told_changes
 from olympia_cli.ops.look.diff import ObjectChange
 
 SHOWN = 50
-"""So many lines of a plan are told one by one."""
+"""Number of lines of a plan that are printed."""
 
 
 def say_plan(
     session: Session, changes: Iterable[ObjectChange], catalog: Mapping[str, tuple[Any, Any]] | None = None
 ) -> int:
-    """Talk of the changes, many alike on one line, and of the fields that differ; how many changes there are.
-    `catalog` are the fields of the catalog's own definition that change."""
-    lines, count, untold = 0, 0, 0
-    for line, alike in told_changes(changes):
-        lines, count = lines + 1, count + alike
+    """Print changes and the fields that differ, with many similar changes on one line. Return the number of changes.
+
+    `catalog` has the changed fields of the catalog's own definition.
+    """
+    lines, count, omitted = 0, 0, 0
+    for line, number in told_changes(changes):
+        lines, count = lines + 1, count + number
         if lines <= SHOWN:
             session.say(f"  {line}")
         else:
-            untold += alike
-    if untold:
-        session.say(f"  … and {untold:,} more")
+            omitted += number
+    if omitted:
+        session.say(f"  … and {omitted:,} more")
     if catalog:
         session.say("  ~ catalog")
         for line in field_lines(dict(catalog)):

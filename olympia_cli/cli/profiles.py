@@ -1,4 +1,4 @@
-"""Profiles: catalogs and their storage options by name, in a file of the user's."""
+"""Profiles: named catalogs with their storage options, in the user's config file."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from olympia_cli.errors import InvalidOption, quoted
 
 
 class Location(NamedTuple):
-    """Where a catalog is, and the storage options that go with it."""
+    """The URI of a catalog, and its storage options."""
 
     uri: str
     options: dict[str, Any]
 
 
 def read_config(name: str | None) -> dict[str, Any]:
-    """The config file: profiles by name. It must exist only when a profile or the file was asked for."""
+    """Read the config file: profiles by name. It may be missing if neither a profile nor the file is named."""
     import tomllib
 
     path = config_path()
@@ -26,14 +26,14 @@ def read_config(name: str | None) -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         if name is not None or "OLYMPIA_CONFIG" in os.environ:
-            raise InvalidOption(f"there is no config file {path}", hint="make it, or use -c URI") from None
+            raise InvalidOption(f"there is no config file {path}", hint="create it, or use -c URI") from None
         return {}
     except (ValueError, OSError, RecursionError) as error:
         raise InvalidOption(f"the config file {path} cannot be read: {error}", hint="correct it") from None
 
 
 def read_profile(name: str | None) -> Location:
-    """A profile of the config file. Only one that was asked for must exist."""
+    """Read a profile of the config file. The default profile may be missing."""
     path, config = config_path(), read_config(name)
     profile = config.get(name or "default")
     if profile is None and name is None:
@@ -59,8 +59,10 @@ _KEYS = ("catalog", "storage")
 
 
 def check_keys(config: Mapping[str, Any], *names: str) -> None:
-    """Raise InvalidOption where the config file says something outside of its profiles, or one of these profiles
-    something that means nothing: a typing error must not lead to other settings."""
+    """Raise InvalidOption for keys outside of profiles, and for unknown keys in these profiles.
+
+    Otherwise a typing error would silently lead to other settings.
+    """
     from olympia_cli.names import nearest
 
     path = config_path()
@@ -72,20 +74,20 @@ def check_keys(config: Mapping[str, Any], *names: str) -> None:
         for key in config[name] if isinstance(config.get(name), dict) else ():
             if key not in _KEYS:
                 meant = nearest(key, _KEYS)
-                known = f"a profile has catalog and storage; write it in [{name}.storage]"
-                hint = f"did you mean {meant}?" if meant else known
+                advice = f"a profile has only catalog and storage; write it in [{name}.storage]"
+                hint = f"did you mean {meant}?" if meant else advice
                 raise InvalidOption(f"the profile {name} in {path} has {quoted(key)}", hint=hint)
 
 
 def how_to_name_a_catalog(name: str | None) -> str:
-    """What to do where no catalog is given, by what the config file has: without a default, one of its profiles."""
+    """Return the advice for a command without a catalog, depending on the profiles of the config file."""
     config = read_config(name)
     if isinstance(config.get(name or "default"), dict):
         return f"use -c URI, or set OLYMPIA_CATALOG: the profile {name or 'default'} in {config_path()} has none"
-    named = [key for key, value in config.items() if isinstance(value, dict) and value.get("catalog")]
-    if named:
-        return f"the config file has no default: use --profile {' or '.join(named[:5])}, or -c URI"
-    return "use -c URI, or set OLYMPIA_CATALOG, or make a profile"
+    names = [key for key, value in config.items() if isinstance(value, dict) and value.get("catalog")]
+    if names:
+        return f"the config file has no default: use --profile {' or '.join(names[:5])}, or -c URI"
+    return "use -c URI, or set OLYMPIA_CATALOG, or create a profile"
 
 
 def config_path() -> Path:
@@ -96,7 +98,7 @@ def config_path() -> Path:
 
 
 def options_for(uri: str, profile: Location, timeout: float | None) -> dict[str, Any]:
-    """The storage options of a location: the profile's where it is about that kind of store, and the time allowed."""
+    """Return the storage options of a location: the timeout, and those of a profile for that kind of store."""
     from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
 
     scheme = scheme_of(uri)

@@ -1,4 +1,4 @@
-"""How far long work is, on stderr: a bar with rate and time left for a person, now and then a line for a log file."""
+"""Progress of long work on stderr: a bar with rate and remaining time on a terminal, else a line every 30 seconds."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from olympia_cli.cli.context import Session
 
 EVERY_SECONDS = 30
-"""How often a log file gets a line."""
+"""Interval between two lines without a terminal."""
 
 PATIENCE_SECONDS = 10
-"""Work that is over before says nothing there: a nightly run that went well is no mail."""
+"""Shorter work prints no lines without a terminal, so that cron sends no mail for it."""
 
 
 @contextmanager
-def shown(session: Session, asked_for_none: bool) -> Iterator[Progress]:
-    """What shows the progress of this run. Data is printed after the block: on a terminal a bar is in the way."""
+def shown(session: Session, disabled: bool) -> Iterator[Progress]:
+    """Show the progress of this run until the end of the block. Print data after it, because a bar is in the way."""
     as_json = session.output in (Output.JSON, Output.JSONL)
-    if asked_for_none or session.quiet or (as_json and not session.verbose and not is_json()):
+    if disabled or session.quiet or (as_json and not session.verbose and not is_json()):
         yield SILENT
     elif session.verbose and session.metrics is not None:
         yield Phases(session.note)
@@ -44,7 +44,7 @@ def shown(session: Session, asked_for_none: bool) -> Iterator[Progress]:
 
 
 class Phases:
-    """A line where a step begins, and no more: on Spark with --verbose, how far it is shows Spark's own bar."""
+    """Prints a line at the beginning of each step. On Spark with --verbose, Spark's own bar shows the rest."""
 
     def __init__(self, note: Callable[[str], None]) -> None:
         self._note = note
@@ -57,7 +57,7 @@ class Phases:
 
 
 class Lines:
-    """Once the work takes longer, a line where a step begins, and one every half a minute while it goes on."""
+    """Prints a line at the beginning of each step of longer work, and one every 30 seconds during a step."""
 
     def __init__(self, say: Callable[[str], None], now: Callable[[], float] = time.monotonic) -> None:
         self._say = say
@@ -95,7 +95,7 @@ class Lines:
 
 
 def duration(seconds: float) -> str:
-    """A length of time in its two largest units: 1h 5m, 2m 3s, 40s."""
+    """Format a duration in its two largest units: 1h 5m, 2m 3s, 40s."""
     whole = round(seconds)
     hours, minutes = whole // 3600, whole % 3600 // 60
     if hours:
@@ -104,7 +104,7 @@ def duration(seconds: float) -> str:
 
 
 class Bar:
-    """A bar that goes away when the work is done. What is said meanwhile on stderr stands above it."""
+    """A progress bar that disappears at the end of the work. Messages on stderr appear above it."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -118,7 +118,7 @@ class Bar:
                 self._display = _display(self._session)
                 self._display.start()
             elif self._task is not None:
-                # how far the step came is seen, however short it was
+                # show the final count even of a short step
                 self._display.refresh()
                 self._display.remove_task(self._task)
             self._task = self._display.add_task(visible(what), total=total)
@@ -133,7 +133,7 @@ class Bar:
 
 
 def _display(session: Session) -> Any:
-    # rich is slow to import, and work that is over at once does without
+    # rich is slow to import, and short work does not need it
     from rich.console import Console
     from rich.progress import BarColumn, ProgressColumn, SpinnerColumn, Task, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Display
@@ -172,7 +172,7 @@ def _display(session: Session) -> Any:
 
 
 class _Deaf:
-    """A stream that does not mind when nobody listens any more: the work goes on."""
+    """A stream that ignores errors of a closed stderr, so that the work continues."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream

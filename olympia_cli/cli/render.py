@@ -1,4 +1,4 @@
-"""Printing values: rich tables for a terminal, one record a line for a pipe, JSON and CSV for programs."""
+"""Printing values: tables on a terminal, one record per line in a pipe, JSON and CSV for programs."""
 
 from __future__ import annotations
 
@@ -16,21 +16,23 @@ if TYPE_CHECKING:
     from olympia_cli.format.actions import Action
 
 MAX_TABLE_ROWS = 2000
-"""A rich table needs all of its rows at once; longer lists are printed as lines."""
+"""Longer lists are printed as lines, because a table needs all rows in memory."""
 
 
 _ROWS_AT_ONCE = 256
 
 FOLDED = 12
-"""A column of text is folded to no less; a table that needs more room than there is becomes lines."""
+"""Minimum width of a folded column. A table that needs more room becomes lines."""
 _TIME = r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}:[0-9]{2}(?:\.[0-9]+)?Z"
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a spreadsheet takes for the beginning of a formula."""
+"""First characters of cells that a spreadsheet takes for formulas."""
 
 
 class Column(NamedTuple):
-    """A column of a list: where its value is, and whether it is shown only when asked for more. A `place` has a short
-    form where the terminal is narrow: without the folder that all rows share, and with the heads of UUIDs."""
+    """A column of a list, and the key of its values. A `wide` column is shown with `-o wide` only.
+
+    A `place` is shortened on a narrow terminal: the folder that all rows share is left out, and UUIDs are cut.
+    """
 
     key: str
     title: str
@@ -41,7 +43,7 @@ class Column(NamedTuple):
 
 
 def document(session: Session, value: Mapping[str, Any]) -> None:
-    """One JSON document on stdout, with what the work took where that is known."""
+    """Print one JSON document, with the metrics of the run if there are any."""
     if session.metrics is not None:
         value = {**value, "metrics": session.metrics()}
     with session.out() as out:
@@ -53,7 +55,7 @@ def json_text(session: Session, value: Any) -> str:
 
 
 def record(session: Session, value: Mapping[str, Any], *, name: str = "") -> None:
-    """One object: JSON, or a line for each field."""
+    """Print one object, as JSON or with one line per field."""
     if session.output in (Output.JSON, Output.JSONL):
         document(session, value)
         return
@@ -77,8 +79,10 @@ def records(
     name: Callable[[Mapping[str, Any]], str] = lambda value: str(value["name"]),
     title: str = "",
 ) -> None:
-    """A list of objects, printed as they come. In JSON, `head` stands before it, and `tail`, which may be known only
-    then, after it."""
+    """Print a list of objects as they come. JSON has the keys of `head` before it and those of `tail` after it.
+
+    `tail` is called after the last object.
+    """
     output = session.output
     with session.out(paged=True) as out:
         if output is Output.JSON:
@@ -92,8 +96,8 @@ def records(
             for value in values:
                 out.write(visible(name(value)) + "\n")
         else:
-            shown = [column for column in columns if not column.wide or output is Output.WIDE]
-            _write_rows(session, out, shown, iter(values), title)
+            selected = [column for column in columns if not column.wide or output is Output.WIDE]
+            _write_rows(session, out, selected, iter(values), title)
 
 
 def json_list(
@@ -104,7 +108,7 @@ def json_list(
     head: Mapping[str, Any],
     tail: Callable[[], Mapping[str, Any]] = dict,
 ) -> None:
-    """`{…head…, "plural": [ … ], …tail…}`, each value on a line of its own, written as it comes."""
+    """Write `{…head…, "plural": [ … ], …tail…}` with one line per value, as the values come."""
     opening = "".join(f'"{key}": {dumps(value, sys.stdout)}, ' for key, value in head.items())
     out.write(f'{{{opening}"{plural}": [')
     separator = "\n"
@@ -116,14 +120,14 @@ def json_list(
 
 
 def csv_rows(session: Session, out: TextIO, keys: Sequence[str], values: Iterable[Mapping[str, Any]]) -> None:
-    """A heading and a row for each value."""
+    """Write a header line and a row for each value."""
     csv_row(session, out, keys)
     for value in values:
         csv_row(session, out, [value.get(key) for key in keys])
 
 
 def csv_row(session: Session, out: TextIO, values: Iterable[Any]) -> None:
-    """One row. A terminal shows escapes for what it would act on; a file holds it as it is."""
+    """Write one row. Control characters are escaped on a terminal, and unchanged in a file."""
     import csv
 
     cells = [_cell(value) for value in values]
@@ -141,7 +145,7 @@ def _is_number(cell: str) -> bool:
 
 
 def outcome(session: Session, value: Mapping[str, Any], *texts: str) -> None:
-    """What a command did: a document or a row of CSV for programs, lines for people, which --quiet leaves out."""
+    """Print the result of a command: a document or a row of CSV for programs, else lines unless --quiet."""
     if session.output in (Output.JSON, Output.JSONL):
         document(session, value)
         return
@@ -156,7 +160,7 @@ _ACTION = ["version", "transaction", "type", "object", "namespace", "name"]
 
 
 def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
-    """What a changing command did; in JSON with more to say of it, in CSV a row for each action."""
+    """Print the result of a changing command. `more` has further keys for JSON. CSV has a row for each action."""
     from olympia_cli.ops.look.describe import describe_actions
 
     where: dict[str, Any] = {"version": change.version}
@@ -167,12 +171,12 @@ def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
             csv_rows(session, out, _ACTION, ({**action, **where} for action in describe_actions(change.actions)))
         return
     place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
-    said = text if change.actions else "nothing to do"
-    outcome(session, {**where, "actions": describe_actions(change.actions), **more}, f"{place}  {said}")
+    summary = text if change.actions else "nothing to do"
+    outcome(session, {**where, "actions": describe_actions(change.actions), **more}, f"{place}  {summary}")
 
 
 def say_actions(session: Session, actions: Iterable[Action]) -> None:
-    """Talk of actions, many alike on one line."""
+    """Print actions to stderr, with many similar ones on one line."""
     from olympia_cli.cli.log_text import folded
     from olympia_cli.ops.look.describe import describe_actions
 
@@ -181,13 +185,13 @@ def say_actions(session: Session, actions: Iterable[Action]) -> None:
 
 
 def line(session: Session, text: str) -> None:
-    """One line of data."""
+    """Print one line of data."""
     with session.out() as out:
         out.write(visible(text) + "\n")
 
 
 def wrapped(session: Session, text: str, indent: int) -> list[str]:
-    """Break the text into lines that fit beside an indentation. Words stay whole: a path is copied in one piece."""
+    """Break the text into lines that fit beside an indentation. Words are not broken, so that paths can be copied."""
     from textwrap import wrap
 
     room = max(session.width - indent, 20)
@@ -195,12 +199,12 @@ def wrapped(session: Session, text: str, indent: int) -> list[str]:
 
 
 def console(session: Session, out: TextIO, *, width: int | None = None) -> Any:
-    """A rich console that takes values for what they are: no markup, no emoji, no highlighting."""
+    """Return a rich console that prints values unchanged: no markup, no emoji, no highlighting."""
     from rich.console import Console
 
     return Console(
         file=out,
-        # without a height, rich asks the terminal, and takes a dumb one to have 80 columns
+        # without a height, rich assumes 80 columns for dumb terminals
         width=width or session.width,
         height=25,
         force_terminal=session.is_tty,
@@ -215,7 +219,7 @@ def console(session: Session, out: TextIO, *, width: int | None = None) -> Any:
 
 
 def text(value: str, style: str = "") -> Any:
-    """A value for a rich table."""
+    """Convert a value for a rich table."""
     from rich.text import Text
 
     return Text(visible(value), style=style)
@@ -266,8 +270,7 @@ def _write_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Grid:
-    """A table on a terminal. `rigid` tells the columns whose cells are not folded. `common` is told once, before the
-    rows: cells by their columns."""
+    """A table on a terminal. Cells of `rigid` columns are not folded. Cells of `common` are printed once, first."""
 
     columns: Sequence[Column]
     rows: Sequence[Sequence[str]]
@@ -282,11 +285,11 @@ class _Grid:
         return needed + 2 * (len(self.columns) - 1) <= width
 
     def without_constants(self) -> _Grid:
-        """Take out the columns that have one value in all of several rows; those without a value are not told."""
+        """Move columns with the same value in all rows to `common`, and drop columns without values."""
         if len(self.rows) < 2:
             return self
         values = [set(cells) for cells in self._cells()]
-        stays = [at for at, some in enumerate(values) if len(some) > 1] or [0]
+        stays = [at for at, distinct in enumerate(values) if len(distinct) > 1] or [0]
         common = {
             column: cell
             for at, (column, cell) in enumerate(zip(self.columns, self.rows[0], strict=True))
@@ -296,7 +299,7 @@ class _Grid:
         return _Grid([self.columns[at] for at in stays], rows, [self.rigid[at] for at in stays], common)
 
     def shortened(self) -> _Grid:
-        """Take the short forms of places, and tell the folder that they share."""
+        """Shorten places, and move the folder that they share to `common`."""
         columns, common = [], dict(self.common)
         for column, cells in zip(self.columns, self._cells(), strict=True):
             folder, short = _short_places(cells) if column.place else ("", cells)
@@ -306,13 +309,12 @@ class _Grid:
         return _Grid(self.columns, list(zip(*columns, strict=True)), self.rigid, common)
 
     def _cells(self) -> Iterator[Sequence[str]]:
-        """The cells of each column."""
+        """Yield the cells of each column."""
         return zip(*self.rows, strict=True)
 
 
 def _short_places(cells: Sequence[str]) -> tuple[str, Sequence[str]]:
-    """The folder that all of them share, and what is left of each, with the heads of its UUIDs. Cells that differ still
-    differ."""
+    """Return the folder that all cells share, and the rest of each with cut UUIDs. Distinct cells stay distinct."""
     import re
 
     folders = zip(*(cell.split("/")[:-1] for cell in cells), strict=False)
@@ -326,17 +328,19 @@ def _short_places(cells: Sequence[str]) -> tuple[str, Sequence[str]]:
 
 
 def write_lines(out: TextIO, rows: Iterable[Sequence[str]]) -> None:
-    """A line for each row, as a pipe gets it. Hardly any cell holds what has to be escaped, so one look serves many of
-    them; what came before an error is written."""
-    waiting: list[Sequence[str]] = []
+    """Write a line for each row, for a pipe. Rows before an error are written.
+
+    Few cells need escapes, which is why a batch of rows is tested at once.
+    """
+    buffer: list[Sequence[str]] = []
     try:
         for row in rows:
-            waiting.append(row)
-            if len(waiting) == _ROWS_AT_ONCE:
-                full, waiting = waiting, []
+            buffer.append(row)
+            if len(buffer) == _ROWS_AT_ONCE:
+                full, buffer = buffer, []
                 out.write(_lines(full))
     finally:
-        out.write(_lines(waiting))
+        out.write(_lines(buffer))
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> str:
@@ -346,8 +350,7 @@ def _lines(rows: Sequence[Sequence[str]]) -> str:
 
 
 def write_pairs(out: TextIO, groups: Iterable[tuple[str, Sequence[str]]]) -> None:
-    """A line for each cell of a group, behind the one that all of them have before them: as `write_lines`, for lists
-    that are long."""
+    """Write a line for each cell of a group, with the group's first cell before it. Faster than `write_lines`."""
     for first, cells in groups:
         if not is_plain(first + "".join(cells)):
             first, cells = visible(first), [visible(cell) for cell in cells]
@@ -355,7 +358,7 @@ def write_pairs(out: TextIO, groups: Iterable[tuple[str, Sequence[str]]]) -> Non
 
 
 def _write_blocks(session: Session, out: TextIO, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """A line for each field, where a table would break what has to be copied in one piece."""
+    """Write a line for each field, for tables that would break values which have to be copied in one piece."""
     label = max(len(column.title) for column in columns)
     for number, row in enumerate(rows):
         out.write("\n" if number else "")
@@ -369,7 +372,7 @@ def _write_blocks(session: Session, out: TextIO, columns: Sequence[Column], rows
 
 
 def _is_whole(cells: Iterable[str]) -> bool:
-    """Whether a column holds what is copied in one piece: times, ids, versions, locations."""
+    """Return whether a column has values that are copied in one piece: times, ids, versions, locations."""
     import re
 
     whole = re.compile(rf"{_TIME}|[0-9a-f]{{8}}-[0-9a-f-]{{27}}|v?[0-9]*|\S*/\S*|\S+\.metadata\.json")
@@ -377,7 +380,7 @@ def _is_whole(cells: Iterable[str]) -> bool:
 
 
 def _short_time(cell: str) -> str:
-    """A time to the second, as the log has it."""
+    """Cut a time to seconds, as in the log."""
     import re
 
     return f"{cell[:10]} {cell[11:19]}Z" if re.fullmatch(_TIME, cell) else cell
@@ -386,15 +389,15 @@ def _short_time(cell: str) -> str:
 def _write_fields(session: Session, out: TextIO, value: Mapping[str, Any]) -> None:
     flat = [line for key, field in value.items() for line in _flat(key, field)]
     width = max((len(visible(key)) for key, _ in flat), default=0)
-    for key, shown in flat:
+    for key, cell in flat:
         if session.is_tty:
-            out.write(f"{visible(key).ljust(width)}  {visible(shown)}\n")
+            out.write(f"{visible(key).ljust(width)}  {visible(cell)}\n")
         else:
-            out.write(f"{visible(key)}\t{visible(shown)}\n")
+            out.write(f"{visible(key)}\t{visible(cell)}\n")
 
 
 def _flat(key: str, value: Any, *, inside: bool = False) -> Iterator[tuple[str, str]]:
-    """What is inside another value has both names, with a dot between them; what is not there is left out."""
+    """Yield the fields of a value. Inner fields are named `outer.inner`; empty outer fields are left out."""
     if isinstance(value, Mapping):
         for inner, item in value.items():
             yield from _flat(f"{key}.{inner}", item, inside=True)
@@ -403,7 +406,7 @@ def _flat(key: str, value: Any, *, inside: bool = False) -> Iterator[tuple[str, 
 
 
 def _for_people(value: Any) -> str:
-    """A cell on a terminal: what is in a small map or list, without the marks of JSON."""
+    """Format a cell for a terminal: the items of a small map or list, without JSON's brackets and quotes."""
     if isinstance(value, Mapping) and not any(isinstance(item, Mapping | list) for item in value.values()):
         return ", ".join(f"{key}={_cell(item)}" for key, item in value.items())
     if isinstance(value, list) and not any(isinstance(item, Mapping | list) for item in value):
@@ -412,7 +415,7 @@ def _for_people(value: Any) -> str:
 
 
 def _cell(value: Any) -> str:
-    # what most cells are, and long lists are made of
+    # first, because most cells of long lists are strings
     if isinstance(value, str):
         return value
     if value is None:
@@ -434,15 +437,15 @@ def check_output(session: Session, path: str) -> None:
 
     catalog = session.store.uri
     inside = None if "://" in catalog else path_below(path.removeprefix("file://"), catalog)
-    # some file systems do not care about case
+    # some file systems ignore case
     if inside is not None and inside.partition("/")[0].lower() in OWN_FOLDERS:
         raise InvalidOption(f"{quoted(path, 200)} is among the files of the catalog", hint="choose another place")
 
 
 def svg(session: Session, draw: Callable[[Any], None], path: str, title: str, width: int = 110) -> None:
+    """Draw on a recording console, and write the picture."""
     import io
 
-    """Draw on a recording console, and write the picture."""
     check_output(session, path)
     from rich.console import Console
 
@@ -455,9 +458,7 @@ def svg(session: Session, draw: Callable[[Any], None], path: str, title: str, wi
 
 
 def plain_svg(picture: str) -> str:
-    """A picture that looks the same everywhere: no fonts from elsewhere, and no ligatures that turn C=== into another
-    character.
-    """
+    """Make a picture look the same everywhere: without web fonts, and without ligatures, which would change C===."""
     import re
 
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL).replace(

@@ -1,4 +1,4 @@
-"""What the commands share that bring back tables and views."""
+"""Option and function of the commands that restore tables and views."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 FromVersion = Annotated[
     str,
-    typer.Option("--at", "--from", metavar="REF", help="The version that has it.", autocompletion=complete_reference),
+    typer.Option("--at", "--from", metavar="REF", help="Version to restore from.", autocompletion=complete_reference),
 ]
 
 
 def restore(
     session: Session, name: TableName | ViewName, at: str, txn: str | None, message: str, retry_for: str
 ) -> None:
-    """Bring back a table or view as a version has it, and say so."""
+    """Restore a table or view as it is in a version, and print the result."""
     from olympia_cli.catalog.snapshot import not_found
     from olympia_cli.errors import NamespaceNotFound, command_words
 
@@ -39,7 +39,7 @@ def restore(
         )
     except NamespaceNotFound as error:
         within = ["--txn", txn] if txn is not None else []
-        error.version, error.advice = None, "bring it back with all that was in it"
+        error.version, error.advice = None, "restore it with its tables and views"
         error.command = command_words("ns", "restore", "--at", f"v{source.version}", *within, names=[name.namespace])
         raise
     render.changed(session, change, f"restored {name.kind.word} {name} from v{source.version}")

@@ -1,4 +1,4 @@
-"""The settings in effect, and where each comes from. Secrets are masked: what is not known to be harmless is one."""
+"""The settings in effect, and the source of each. Values are masked unless they are known to be harmless."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HARMLESS = frozenset(
 
 
 class Setting(NamedTuple):
-    """A setting, its value, and where it was said: `origin` is the flag, the variable or the profile."""
+    """A setting with its value and its source. `origin` is the name of the flag, the variable or the profile."""
 
     name: str
     value: str | None
@@ -35,7 +35,7 @@ class Setting(NamedTuple):
 
 
 def settings(session: Session) -> list[Setting]:
-    """All of them, as this run of a command has them."""
+    """Return all settings of this run."""
     file = _said("OLYMPIA_CONFIG") or Setting("config file", str(config_path()), "default")
     return [file._replace(name="config file"), *_of_location(session), *_of_program(session)]
 
@@ -51,7 +51,7 @@ def _of_location(session: Session) -> Iterator[Setting]:
     section = config.get(used, {}) if used is not None else {}
     origin = f"profile {used}"
     if catalog.source == "environment" and profile.source == "flag":
-        # a profile that was named on the command line beats what the environment says
+        # a profile named on the command line beats the environment
         catalog = catalog._replace(value=None, source="default", origin="")
     if catalog.value is None and isinstance(section, dict) and isinstance(section.get("catalog"), str):
         catalog = Setting("catalog", section["catalog"], "profile", origin)
@@ -63,7 +63,7 @@ def _of_location(session: Session) -> Iterator[Setting]:
         timeout = Setting("timeout", str(storage["timeout"]), "profile", origin)
     yield timeout if timeout.value is not None else timeout._replace(value=f"{TIME_ALLOWED:g}s")
     with suppress(OlympiaError):
-        # those of the profile that are for this kind of store
+        # only the options for this kind of store apply
         storage = session.location.options
     for name, value in masked_options(storage).items():
         if name != "timeout":
@@ -80,9 +80,9 @@ def _of_program(session: Session) -> Iterator[Setting]:
     pager = _said("OLYMPIA_PAGER") or _said("PAGER") or Setting("pager", "less -FRX", "default")
     yield pager._replace(name="pager")
     color = _said("NO_COLOR")
-    no = session.said("no_color")
-    if no.source == "flag" or color is not None:
-        yield Setting("color", "never", no.source if color is None else "environment", no.origin or "NO_COLOR")
+    flag = session.said("no_color")
+    if flag.source == "flag" or color is not None:
+        yield Setting("color", "never", flag.source if color is None else "environment", flag.origin or "NO_COLOR")
     else:
         yield Setting("color", "on a terminal", "default")
 
@@ -93,20 +93,20 @@ def _said(variable: str) -> Setting | None:
 
 
 def profiles() -> list[dict[str, Any]]:
-    """Every profile of the config file, with its secrets masked."""
+    """Return every profile of the config file, with secrets masked."""
     rows, config = [], read_config(None)
     check_keys(config, *(name for name, section in config.items() if isinstance(section, dict)))
     for name, section in config.items():
         if isinstance(section, dict):
             catalog, storage = section.get("catalog"), section.get("storage")
-            shown = masked(catalog) if isinstance(catalog, str) else None
+            uri = masked(catalog) if isinstance(catalog, str) else None
             options = masked_options(storage) if isinstance(storage, dict) else {}
-            rows.append({"name": name, "catalog": shown, "storage": options})
+            rows.append({"name": name, "catalog": uri, "storage": options})
     return rows
 
 
 def masked_options(options: Mapping[str, Any]) -> dict[str, str]:
-    """The options with everything hidden that is not known to be harmless."""
+    """Mask the values of all options that are not known to be harmless."""
     return {name: masked(_text(value)) if name in HARMLESS else MASK for name, value in options.items()}
 
 

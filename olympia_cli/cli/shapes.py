@@ -1,6 +1,6 @@
-"""The JSON of each command, as JSON Schemas in files beside the code; the contract tests hold the commands to them.
+"""JSON Schemas of the output of each command, in files beside the code. Contract tests hold the commands to them.
 
-Unknown keys are always allowed: shapes only grow.
+Unknown keys are always allowed, because later releases may add keys.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ SHAPES: dict[str, tuple[str, ...]] = {
     "completion": ("completion",),
     "man": ("man", "man-all"),
 }
-"""What a command prints with --json. Of several, the first is the usual one, the others are of some of its options."""
+"""The schemas of each command's --json. The first is the usual one; further ones belong to some of its options."""
 
 ON_STDERR = {"error": "error", "log-format": "log-line"}
-"""What any command may say on stderr: an error with --json, and a line with --log-format json."""
+"""The schemas of stderr: an error with --json, and a line with --log-format json."""
 
 
 class Part(NamedTuple):
-    """One value inside a document: where it is, of which types, and whether it is always there."""
+    """A value inside a document: its path, its types, and whether it is always present."""
 
     path: str
     types: tuple[str, ...]
@@ -98,13 +98,13 @@ class Part(NamedTuple):
 
 @cache
 def schema(name: str) -> dict[str, Any]:
-    """The schema in a file; `$ref` names another file."""
+    """Read a schema from its file; `$ref` names another file."""
     document: dict[str, Any] = json.loads((SCHEMAS / f"{name}.json").read_text(encoding="utf-8"))
     return document
 
 
 def whole_schema(title: str, names: tuple[str, ...]) -> dict[str, Any]:
-    """One schema that needs no other file, for a document of any of these shapes."""
+    """Return one schema for documents of any of these shapes, without references to other files."""
     inside: dict[str, Any] = {}
     for name in names:
         _collect(name, inside)
@@ -119,7 +119,7 @@ def whole_schema(title: str, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def parts(name: str) -> Iterator[Part]:
-    """Every value in a document of this shape, by its path: `versions[].actions[].type`."""
+    """Yield every value of a document of this shape, by its path: `versions[].actions[].type`."""
     yield from _parts(schema(name), "", True, (name,))
 
 
@@ -127,7 +127,7 @@ def _parts(rules: dict[str, Any], path: str, always: bool, within: tuple[str, ..
     if "$ref" in rules:
         name = rules["$ref"].removesuffix(".json")
         if name in within:
-            # a node has nodes below it, without end
+            # the schema is recursive: a node has child nodes
             yield Part(path, ("object",), always)
         else:
             yield from _parts(schema(name), path, always, (*within, name))

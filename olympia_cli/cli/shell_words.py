@@ -1,7 +1,7 @@
-"""Words as bash reads and writes them, for completion. Nothing here runs or expands anything.
+"""Parsing and quoting of words as bash does it, for completion. Nothing is run or expanded.
 
-zsh and fish take words apart and escape what they insert by themselves; bash leaves both to us. This runs at each
-press of the key, so its values are tuples, which are quicker to define than dataclasses.
+zsh and fish split and escape words themselves; for bash this module does both. It runs at each press of Tab, so its
+values are tuples, which are quicker to define than dataclasses.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ import re
 from enum import Enum
 from typing import NamedTuple
 
-# a tilde is special where a word begins, and after = and : in what looks like an assignment
+# a tilde is special at the beginning of a word, and after = and : in text that looks like an assignment
 _SPECIAL = re.compile(r"(?<![^=:])~|[\x00-\x20!\"#$&'()*,;<>?\[\\\]^`{|}\x7f]")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
 class Quote(Enum):
-    """In which quotes a word ends that is still being typed."""
+    """The quotes that are open at the end of an incomplete word."""
 
     NONE = ""
     SINGLE = "'"
     DOUBLE = '"'
     OPAQUE = "$"
-    """Inside of something that only the shell can tell: a command, `$'…'`."""
+    """Inside of text that only the shell can evaluate: a command, `$'…'`."""
 
 
 class Word(NamedTuple):
@@ -32,31 +32,31 @@ class Word(NamedTuple):
 
 
 class Line(NamedTuple):
-    """A command line up to the cursor: the words before the one being typed, and that one."""
+    """A command line up to the cursor: the complete words, and the incomplete last one."""
 
     before: tuple[str, ...]
     last: Word
     redirected: bool = False
-    """The word being typed is the file of a redirection."""
+    """True if the last word is the file of a redirection."""
 
 
 def escaped(value: str, quote: Quote) -> str:
-    """The text that bash reads as this value, to be inserted within such quotes; it leaves them open."""
+    """Return the text that bash reads as this value inside the given quotes, which stay open."""
     if quote is Quote.SINGLE:
         return value.replace("'", "'\\''")
     if quote is Quote.DOUBLE:
-        # an exclamation mark calls the history even after a backslash that stays, so it stands outside of the quotes
+        # inside double quotes, a backslash does not protect ! from history expansion, so it moves outside of them
         return re.sub(r'["$`\\]', r"\\\g<0>", value).replace("!", '"\\!"')
     return _SPECIAL.sub(r"\\\g<0>", value)
 
 
 def read_word(raw: str) -> Word:
-    """One word, or the beginning of one."""
+    """Parse one word, which may be incomplete."""
     return _Reader(raw).read().last
 
 
 def read_line(text: str) -> Line:
-    """The last simple command of the text. Its name is left out, and so are redirections and assignments before it."""
+    """Parse the arguments of the last simple command, without its name, redirections, and assignments before it."""
     line = _Reader(text).read()
     words = list(line.before)
     while words and _ASSIGNMENT.match(words[0]):
@@ -89,7 +89,7 @@ class _Reader:
         return Line(tuple(self.words), Word(raw, "".join(self.value), self.quote), self.redirected)
 
     def _take(self, character: str, quote: Quote | None = None) -> None:
-        """A character of the word, or the quote that changes how the next ones are read."""
+        """Take a character of the word, or a quote that changes the meaning of the next characters."""
         if self.start is None:
             self.start = self.at
         if quote is None:
@@ -126,14 +126,14 @@ class _Reader:
             self._take(character)
 
     def _escape(self) -> None:
-        """A backslash and what it protects; at the very end it protects nothing yet."""
+        """Take a backslash and the character that it protects, if there is one."""
         if self.start is None:
             self.start = self.at
         self.value.append(self.text[self.at + 1 : self.at + 2])
         self.at += 2
 
     def _substitution(self) -> bool:
-        """Pass over what only the shell can tell; it stands for itself in the value."""
+        """Take text that only the shell can evaluate, unchanged. Return False if there is none here."""
         for opening, closing in (("$(", ")"), ("`", "`"), ("$'", "'")):
             if not self.text.startswith(opening, self.at) or (opening == "$'" and self.quote is Quote.DOUBLE):
                 continue
@@ -150,7 +150,7 @@ class _Reader:
 
     def _redirect(self) -> None:
         if self.start is not None and self.text[self.start : self.at].isdigit():
-            self.start, self.value = None, []  # the number of a stream
+            self.start, self.value = None, []  # the number of a file descriptor
         self._end_word()
         while self.at < len(self.text) and self.text[self.at] in "<>&|":
             self.at += 1

@@ -1,4 +1,4 @@
-"""The screen of `status`: one line that says it, the reasons with what to do about each, and then the rest."""
+"""Printing `status`: the verdict, the reasons with the next command of each, and then the details."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 _COLORS = {"sound": "1;32", "never checked": "1;36", "overdue": "1;33", "needs attention": "1;33"}
 _BAD = "1;31"
 SHOWN = 5
-"""So many transactions or exports are named."""
+"""Number of transactions or exports to name."""
 
 
 def describe_status(session: Session, status: Status) -> dict[str, Any]:
-    """As the JSON output has it: each reason with the command that comes next."""
+    """Return the status for JSON, each reason with the next command."""
     return {**status.values, "reasons": [_reason(session, reason) for reason in status.reasons]}
 
 
 def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> dict[str, Any]:
-    """The record of a round in which the catalog could not be looked at."""
+    """Return the record of a refresh in which the catalog could not be read."""
     from olympia_cli.ops.look.status import standing_of
 
     return {
@@ -61,7 +61,7 @@ def print_status(session: Session, status: Status) -> None:
 
 
 def print_failure(session: Session, error: OlympiaError) -> None:
-    """The line for a catalog that cannot be looked at, on a terminal; the error itself is told where all are."""
+    """Print the verdict for a catalog that cannot be read, on a terminal. The error itself follows on stderr."""
     from olympia_cli.ops.look.status import standing_of
 
     if session.output in (Output.TABLE, Output.WIDE) and session.is_tty:
@@ -71,7 +71,7 @@ def print_failure(session: Session, error: OlympiaError) -> None:
 
 
 def round_line(session: Session, values: Mapping[str, Any]) -> str:
-    """A round of --watch on one line: time, verdict, version, and the reasons."""
+    """Format a refresh of --watch as one line: time, verdict, version and reasons."""
     reasons = "; ".join(reason["text"] for reason in values["reasons"])
     version = "" if values.get("version") is None else f"v{values['version']}"
     return "\t".join(map(visible, (values["looked_at"], values["verdict"].upper(), version, reasons)))
@@ -82,11 +82,11 @@ def _reason(session: Session, reason: Reason) -> dict[str, Any]:
 
 
 def _after(error: OlympiaError) -> tuple[str, ...]:
-    """What to type when the catalog cannot be looked at: fsck names damage, doctor what is missing otherwise."""
+    """Return the next command if the catalog cannot be read: fsck for damage, doctor for other errors."""
     return ("fsck",) if error.exit_code == 40 or error.command == ("fsck",) else ("doctor",)
 
 
-# A pipe: one value a line
+# Piped output: one value per line
 
 
 def _records(session: Session, status: Status) -> Iterator[tuple[str, ...]]:
@@ -108,7 +108,7 @@ def _records(session: Session, status: Status) -> Iterator[tuple[str, ...]]:
 
 
 def _flat(key: str, value: Any) -> Iterator[tuple[str, str]]:
-    """What is inside another value has both names, with a dot between them."""
+    """Yield the fields of a value. Inner fields are named `outer.inner`."""
     if isinstance(value, Mapping):
         for inner, item in value.items():
             yield from _flat(f"{key}.{inner}", item)
@@ -128,7 +128,7 @@ def _cell(value: Any) -> str:
 def _write_screen(session: Session, out: TextIO, status: Status) -> None:
     values = status.values
     now = _millis(values["looked_at"]) or 0
-    # beside damage it would only confuse that others looked at less, or earlier
+    # beside damage, older or less thorough sound runs would confuse
     sound = [run for run in reversed(status.runs) if run.sound and not status.damaged]
     checked = "  " + ", ".join(_run(run, now, values["version"]) for run in sound) if sound else ""
     lead = f"{_standing(session, status.standing)}  "
@@ -136,7 +136,7 @@ def _write_screen(session: Session, out: TextIO, status: Status) -> None:
     for reason in status.reasons:
         command = shlex.join(session.argv(reason.words, shell=reason.shell))
         _write_beside(session, out, "  ", reason.text, 2)
-        # a command is copied in one piece
+        # a command is not wrapped, so that it can be copied
         out.write(f"    next  {visible(command)}\n")
     if session.quiet:
         return
@@ -146,7 +146,7 @@ def _write_screen(session: Session, out: TextIO, status: Status) -> None:
 
 
 def _write_beside(session: Session, out: TextIO, lead: str, text: str, indent: int) -> None:
-    """Write a text beside the lead, which takes `indent` columns, in as many lines as the terminal needs."""
+    """Write a text after the lead, which takes `indent` columns, wrapped to the width of the terminal."""
     lines = render.wrapped(session, visible(text), indent)
     out.write(f"{lead}{lines[0]}\n")
     out.writelines(f"{' ' * indent}{line}\n" for line in lines[1:])
@@ -180,10 +180,10 @@ def _fields(values: Mapping[str, Any], now: int, *, wide: bool) -> Iterator[tupl
     yield "exports", _names(values["exports"], values["export_names"]) + more
     yield "quarantine", _quarantine(values, now)
     transactions = values["transactions"]
-    shown = [f"{transaction['id']} ({_lifetime(transaction, now)})" for transaction in transactions]
-    yield "transactions", _names(len(transactions), shown)
+    names = [f"{transaction['id']} ({_lifetime(transaction, now)})" for transaction in transactions]
+    yield "transactions", _names(len(transactions), names)
     if values["read_only"]:
-        yield "read only", "a catalog of the Java SDK, which is never written to"
+        yield "read only", "a catalog of the Java SDK, which olympia never changes"
     if "objects" in values:
         yield from _in_full(values)
     if wide:
@@ -209,11 +209,11 @@ def _in_full(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     for kind, counted in sorted(values["files"].items()):
         yield f"  {kind}", f"{plural(counted['files'], 'file')}, {size(counted['bytes'])}"
     free = values["reclaimable_bytes"]
-    yield "reclaimable", "not known before something is mended" if free is None else size(free)
+    yield "reclaimable", "unknown until the damage is repaired" if free is None else size(free)
 
 
 def _millis(time: str | None) -> int | None:
-    """None for what is no time: a file may say anything."""
+    """Parse a time from a record. Return None if it is no valid time, because records may be damaged."""
     from olympia_cli.errors import InvalidReference
     from olympia_cli.names import parse_time
 

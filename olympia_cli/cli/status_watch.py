@@ -1,4 +1,4 @@
-"""`status --watch`: the screen again and again on a terminal, a record a round in a pipe."""
+"""`status --watch`: refreshes the screen of a terminal; prints one record per refresh into a pipe."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ _CLEAR = "\x1b[H\x1b[2J\x1b[3J"
 
 
 def watch(session: Session, full: bool, seconds: str | None) -> None:
-    """Until Ctrl-C. A catalog that cannot be looked at is what an operator wants to see, and no reason to stop."""
-    every = _parse(seconds)
+    """Refresh until Ctrl-C. A catalog that cannot be read is shown as such, and does not end the watch."""
+    interval = _parse(seconds)
     if session.output in (Output.CSV, Output.NAME):
-        raise InvalidOption("--watch has no such output", hint="use table, wide, json or jsonl")
+        raise InvalidOption(f"--watch cannot print {session.output}", hint="use table, wide, json or jsonl")
     clock = session.catalog.clock
     while True:
         _round(session, full)
         sys.stdout.flush()
-        clock.sleep(every)
+        clock.sleep(interval)
 
 
 def _round(session: Session, full: bool) -> None:
@@ -59,7 +59,8 @@ def _parse(seconds: str | None) -> float:
 
     if seconds is None:
         return EVERY_SECONDS
-    every = float(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 9 else parse_seconds(seconds)
-    if not every:
-        raise InvalidOption("a pause of 0 seconds is none", hint="give a number of seconds: 5, say")
-    return every
+    is_number = seconds.isascii() and seconds.isdigit() and len(seconds) < 9
+    interval = float(seconds) if is_number else parse_seconds(seconds)
+    if not interval:
+        raise InvalidOption("the interval must not be 0 seconds", hint="give a number of seconds, such as 5")
+    return interval

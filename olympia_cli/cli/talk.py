@@ -1,4 +1,4 @@
-"""Talk, to stderr: lines for people, or with `--log-format json` one JSON object a line for whoever collects logs."""
+"""Messages on stderr: lines for people, or with `--log-format json` one JSON object per line for log collectors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VARIABLE = "OLYMPIA_LOG_FORMAT"
 
 @dataclass(slots=True)
 class _Run:
-    """What is known of the run that talks."""
+    """The facts about this run that its messages contain."""
 
     as_json: bool = False
     command: str | None = None
@@ -32,43 +32,43 @@ class _Run:
 
 _run = _Run()
 _COLORS = {"error": "1;31", "warning": "1;33"}
-"""On a terminal, of the word that a line begins with."""
+"""Colours of the first word of a message on a terminal."""
 
 
 def begin(arguments: Sequence[str]) -> None:
-    """A run begins. The command line may be too wrong to be parsed, and its error is to be in the right form."""
+    """Begin a run. The format is read from the raw arguments, so that it also applies to errors of parsing them."""
     global _run
     if "--" in arguments:
         arguments = arguments[: list(arguments).index("--")]
-    said = [word.partition("=")[2] for word in arguments if word.startswith("--log-format=")]
-    said += [value for flag, value in pairwise(arguments) if flag == "--log-format"]
+    formats = [word.partition("=")[2] for word in arguments if word.startswith("--log-format=")]
+    formats += [value for flag, value in pairwise(arguments) if flag == "--log-format"]
     color = "--no-color" not in arguments and not os.environ.get("NO_COLOR")
-    _run = _Run(as_json=(said[-1] if said else os.environ.get(VARIABLE)) == "json", color=color)
+    _run = _Run(as_json=(formats[-1] if formats else os.environ.get(VARIABLE)) == "json", color=color)
 
 
 def about(*, command: str | None = None, catalog: str | None = None, quiet: bool | None = None) -> None:
-    """What the run turns out to be about."""
+    """Set facts about this run as they become known."""
     _run.command = command if command is not None else _run.command
     _run.catalog = catalog if catalog is not None else _run.catalog
     _run.quiet = quiet if quiet is not None else _run.quiet
 
 
 def check_variable() -> None:
-    """A variable that says what there is not is a mistake, as a flag would be."""
+    """Raise InvalidOption if the variable for the format has an unknown value."""
     from olympia_cli.errors import InvalidOption
 
-    said = os.environ.get(VARIABLE)
-    if said and said not in FORMATS:
-        raise InvalidOption(f"{VARIABLE} is {said[:60]!a}", hint="use text or json")
+    value = os.environ.get(VARIABLE)
+    if value and value not in FORMATS:
+        raise InvalidOption(f"{VARIABLE} is {value[:60]!a}", hint="use text or json")
 
 
 def is_json() -> bool:
-    """Whether the talk is a log of JSON lines."""
+    """Return whether messages are lines of JSON."""
     return _run.as_json
 
 
 def tell(text: str, end: str = "\n", *, level: Level = "info", exit_code: int | None = None, **more: Any) -> None:
-    """Say it, with the secrets of URIs masked. A closed stderr must not stop the run, nor change its exit code."""
+    """Print a message, with secrets in URIs masked. A closed stderr does not stop the run or change its exit code."""
     _run.ended = _run.ended or exit_code is not None
     text = masked(text)
     if _run.as_json:
@@ -80,20 +80,20 @@ def tell(text: str, end: str = "\n", *, level: Level = "info", exit_code: int | 
 
 
 def tell_document(value: Any) -> None:
-    """Say a value as one line of JSON, with the secrets of URIs masked."""
+    """Print a value as one line of JSON, with secrets in URIs masked."""
     _print(dumps(_masked_leaves(value), sys.stderr), "\n")
 
 
 def hear_libraries() -> None:
-    """Tell the warnings of libraries like our own. Python itself prints them with all secrets."""
+    """Print the warnings of libraries like our own messages. Python would print them with all secrets."""
     import logging
 
-    class Told(logging.Handler):
+    class Warnings(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             tell(f"warning: {record.getMessage()}")
 
-    # it handles the records of loggers without handlers
-    logging.lastResort = Told(logging.WARNING)
+    # this handler gets the records of loggers without handlers
+    logging.lastResort = Warnings(logging.WARNING)
 
 
 def _print(text: str, end: str) -> None:
@@ -102,7 +102,7 @@ def _print(text: str, end: str) -> None:
 
 
 def _masked_leaves(value: Any) -> Any:
-    """Mask each text in the value. Masking the encoded document could swallow a quote of JSON's."""
+    """Mask each text in the value. Masking the encoded document could remove a quote of JSON."""
     if isinstance(value, str):
         return masked(value)
     if isinstance(value, dict):
@@ -111,7 +111,7 @@ def _masked_leaves(value: Any) -> Any:
 
 
 def tell_end(exit_code: int) -> None:
-    """The last line of a log: how the run ended, unless an error said so, or nobody wants to hear that it went well."""
+    """Print the last line of a JSON log: the end of the run. Omit it after an error, and after success with -q."""
     if _run.as_json and _run.command is not None and not _run.ended and not (_run.quiet and exit_code == 0):
         text = "done" if exit_code == 0 else f"ended with exit code {exit_code}"
         tell(text, level="info" if exit_code == 0 else "warning", exit_code=exit_code)

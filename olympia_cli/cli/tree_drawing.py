@@ -34,8 +34,8 @@ def draw_tree(console: Console, shape: Shape, *, whole: bool = False) -> None:
     console.print()
     lines: list[tuple[str, TreeNode | None]] = []
     _outline(shape.root, "", "", lines, marks)
-    shown = [node.path for _, node in lines if node is not None]
-    short = ShortPaths(shown, marks.ellipsis, whole=whole)
+    paths = [node.path for _, node in lines if node is not None]
+    short = ShortPaths(paths, marks.ellipsis, whole=whole)
     heads = [
         prefix + (f"v{shape.version}" if node is shape.root else short(node.path) if node else "")
         for prefix, node in lines
@@ -61,7 +61,7 @@ def draw_tree(console: Console, shape: Shape, *, whole: bool = False) -> None:
 
 
 def _range(node: TreeNode, marks: Glyphs) -> str:
-    """From the first key to the last; what kind of object the last is goes without saying when it is the first's."""
+    """Format the first and the last key. The kind of the last object is left out if it is that of the first."""
     if node.first is None or node.last is None or node.first == node.last:
         return node.first or ""
     kind = node.first.partition(" ")[0] + " "
@@ -88,7 +88,7 @@ def _cropped(line: Any, width: int, marks: Glyphs) -> Any:
 
 
 def _outline(node: TreeNode, prefix: str, below: str, lines: list[tuple[str, TreeNode | None]], marks: Glyphs) -> None:
-    """The lines of the drawing, each with what stands before it."""
+    """Collect the lines of the drawing, each node with its prefix."""
     lines.append((prefix, node))
     for at, child in enumerate(node.children, 1):
         is_last = at == len(node.children) and not node.left_out
@@ -121,7 +121,7 @@ def _levels(console: Console, shape: Shape) -> None:
 
 
 def tree_line(node: TreeNode) -> str:
-    """A node as a line for a pipe."""
+    """Format a node as a line for a pipe."""
     cells = [
         str(node.level),
         node.path,

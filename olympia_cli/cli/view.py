@@ -1,4 +1,4 @@
-"""What reading commands look at: a version, or a distributed transaction from inside."""
+"""Views for reading commands: a version, or a distributed transaction from inside."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class View(Protocol):
 
 
 class SnapshotView:
-    """A version."""
+    """A view of a version."""
 
     def __init__(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
@@ -44,7 +44,7 @@ class SnapshotView:
 
 
 class TransactionView:
-    """A distributed transaction: its version is the one it stands on."""
+    """A view of a distributed transaction. Its version is the one on which the transaction is based."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -56,7 +56,7 @@ class TransactionView:
         self.view = transaction.view
 
     def objects(self, kind: Kind, namespace: str | None) -> Iterator[CatalogObject[ObjectDefinition]]:
-        # one by one: what is looked at in a transaction is remembered
+        # one by one, because the transaction records each read
         within: dict[str, Callable[[], Iterator[ObjectName]]] = {
             "namespace": self.namespaces,
             "table": lambda: self.tables(namespace),
@@ -74,7 +74,7 @@ class TransactionView:
             yield from self._transaction.views(namespace_name)
 
     def names_by_namespace(self, kind: Kind, namespace: str | None) -> Iterator[tuple[str, Sequence[str]]]:
-        """The names of tables or views."""
+        """Yield the names of tables or views."""
         within = self.tables if kind.word == "table" else self.views
         return ((name.namespace, [name.name]) for name in within(namespace))
 

@@ -1,4 +1,4 @@
-"""What makes up a view, from the command line."""
+"""Options that define a view."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ import typer
 if TYPE_CHECKING:
     from olympia_cli.format.pb.objects_pb2 import Column, ViewDef
 
-Plan = Annotated[str, typer.Option("--plan", metavar="FILE", help="A file with the serialized Substrait ReadRel.")]
+Plan = Annotated[str, typer.Option("--plan", metavar="FILE", help="File with the serialized Substrait ReadRel.")]
 ViewSchema = Annotated[
-    str, typer.Option("--schema", metavar="COLUMNS", help="Its columns: 'id long, name string, paid decimal?'.")
+    str, typer.Option("--schema", metavar="COLUMNS", help="Columns, such as 'id long, name string, paid decimal?'.")
 ]
 References = Annotated[
     list[str] | None,
-    typer.Option("--refers-to", metavar="NS.T", help="A table or view that it reads; may be given several times."),
+    typer.Option("--refers-to", metavar="NS.T", help="Table or view that the view reads; may be given several times."),
 ]
 DefaultNamespace = Annotated[
-    str, typer.Option("--default-namespace", metavar="NS", help="Where names without a namespace are looked for.")
+    str, typer.Option("--default-namespace", metavar="NS", help="Namespace for names without one.")
 ]
 SchemaBinding = Annotated[bool, typer.Option("--schema-binding", help="Bind the view to the schema it has now.")]
 
@@ -35,7 +35,7 @@ def make_view(
     schema_binding: bool,
     properties: dict[str, str],
 ) -> ViewDef:
-    """A view's definition; its id is given when it is created."""
+    """Make a view's definition. The view gets its id when it is created."""
     from olympia_cli.format.pb.objects_pb2 import NamespaceObjectFullName, Schema, ViewDef
     from olympia_cli.names import check_name, parse_table
 
@@ -71,7 +71,7 @@ def _read_plan(path: str) -> bytes:
 
 
 def _columns(text: str) -> list[Column]:
-    """`name type` pairs; a type that ends in ? is nullable."""
+    """Parse `name type` pairs. A type that ends in ? is nullable."""
     from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.pb.objects_pb2 import Column, DataType
 

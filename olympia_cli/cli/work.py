@@ -1,4 +1,4 @@
-"""Long work as commands ask for it: in this process, or on Spark. What comes of it is the same."""
+"""Long work of commands, in this process or on Spark, with the same results."""
 
 from __future__ import annotations
 
@@ -22,28 +22,30 @@ if TYPE_CHECKING:
 class LongWork(Protocol):
     @property
     def spark(self) -> SparkEngine | None:
-        """Spark, for what only Spark can write to."""
+        """The Spark engine, for output that only Spark can write; None in this process."""
         ...
 
     def fsck(self, store: Store, request: FsckRequest) -> Report:
-        """See ops/fsck."""
+        """Run fsck; see ops/fsck."""
         ...
 
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> AbstractContextManager[ExportEngine]:
-        """Who reads and copies the files of an export to a destination, to the end of a block."""
+        """Open the engine that reads and copies the files of an export, until the end of a block."""
         ...
 
     def surveyor(self) -> AbstractContextManager[Surveyor]:
-        """Who goes through the files of an expire, to the end of a block."""
+        """Open the surveyor that reads, lists and deletes the files of an expire, until the end of a block."""
         ...
 
     def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
-        """Who reads the footers of the Parquet files below a base; `properties` are PyIceberg's for them."""
+        """Return the reader of footers of Parquet files below a base. `properties` are PyIceberg's for these files."""
         ...
 
     def rewriter(self, base: str, source: Mapping[str, str], dest: Mapping[str, str]) -> Rewriter | None:
-        """Who writes rows of DeltaCAT anew, which only Spark does; the properties are PyIceberg's for the files below a
-        base, and for those of tables."""
+        """Return the rewriter of DeltaCAT's rows, which exists on Spark only.
+
+        `source` and `dest` are PyIceberg's properties for the files below the base, and for the files of new tables.
+        """
         ...
 
 
@@ -94,7 +96,7 @@ class SparkWork:
         with ExitStack() as stack:
 
             def begun(files: Files) -> Engine:
-                # not before: an export that is refused writes nothing
+                # only now, so that a refused export writes nothing
                 return SparkExport(engine, stack.enter_context(place.proven(engine.run.note)))(files)
 
             yield begun

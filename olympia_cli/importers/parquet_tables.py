@@ -48,8 +48,8 @@ from olympia_cli.names import TableName
 
 SOURCE = "olympia.import.parquet"
 """Property of a table from Parquet files: the folder of its files."""
-_PAST_UNKNOWN = "its table was changed here and snapshots are expired: which of its files are new is not known any more"
-_ANEW = "drop its table, and the next import brings all files of the folder, those that were taken out here too"
+_PAST_UNKNOWN = "its table was changed here and snapshots are expired: its new files can no longer be told apart"
+_ANEW = "drop the table: the next import adds all files of the folder, also those that were removed here"
 _EPOCH = datetime.date(1970, 1, 1)
 
 
@@ -267,7 +267,7 @@ def _fits(footer: Footer, schema: pa.Schema, columns: tuple[str, ...], done: Imp
         for name in columns:
             value = partition_value(footer.file.partition[name], schema.field(name).type)
             if name in footer.schema.names and not all(one == value for one in _bounds(footer, name)):
-                raise Conflict(f"its column {name!a} does not hold what its path says throughout")
+                raise Conflict(f"its column {name!a} has values that differ from its path")
     except Conflict as conflict:
         done.left_out.append(LeftOut(footer.file.path, str(conflict)))
         return False

@@ -49,7 +49,7 @@ def check_gone(store: Store) -> None:
         if parse_root_path(file.path) is not None:
             raise Refused(
                 f"{store.uri} has versions of its own",
-                hint="see what is wrong with it, and repair that",
+                hint="find the damage, and repair it",
                 command=("-c", store.uri, "fsck"),
             )
 
@@ -66,7 +66,7 @@ def check_target(here: Snapshot, changes: Iterable[ObjectChange]) -> None:
             is_empty = False
     if not is_empty:
         raise CatalogExists(
-            f"{here.store.uri} is a catalog of other objects already", hint="choose a place where there is none"
+            f"{here.store.uri} is already a catalog with other objects", hint="choose an empty location"
         )
 
 

@@ -190,7 +190,7 @@ def _name(kind: type[R], namespace: str, name: str, missing: str) -> R:
 def check_reachable(name: str) -> None:
     """Reject names for new objects that no URL could address: clients normalize `.` and `..` away, in any encoding."""
     if name in (".", ".."):
-        raise bad_request(f"{name!a} cannot be the name of something that is asked for by its address")
+        raise bad_request(f"{name!a} cannot be a name, because clients remove it from addresses")
 
 
 def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -69,7 +69,7 @@ def update_properties(call: Call) -> Response:
     if not isinstance(removals, list) or not all(isinstance(key, str) for key in removals):
         raise bad_request("removals is not a list of names")
     if twice := sorted({*removals} & updates.keys()):
-        raise Failure(422, "UnprocessableEntityException", f"{twice[0]!a} is to be set and to be removed")
+        raise Failure(422, "UnprocessableEntityException", f"{twice[0]!a} is both set and removed")
     check_properties(updates, ServedCatalog.of_call(call, "").reach())
 
     def do(changes: TableChanges) -> set[str]:

@@ -47,7 +47,7 @@ def need_java() -> str:
             process = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=60)
             said = process.stderr if process.returncode == 0 else ""
     if not said:
-        raise SparkMissing(f"Spark needs Java, and there is none{where}", hint="install Java 17 or 21")
+        raise SparkMissing(f"Spark needs Java, which was not found{where}", hint="install Java 17 or 21")
     match = re.search(r'version "(?:1\.)?([0-9]+)', said)
     if match and int(match[1]) < OLDEST_JAVA:
         raise SparkMissing(f"Java {match[1]} is too old for Spark", hint="install Java 17 or 21")

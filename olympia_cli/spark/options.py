@@ -119,7 +119,7 @@ def table_options(spark_options: Mapping[str, str]) -> dict[str, str] | None:
     for name in own:
         if name.startswith((STORAGE, ICEBERG)):
             raise InvalidOption(
-                f"Spark would keep {name[:60]!a} with the table, where anybody can read it",
+                f"Spark would keep {name[:60]!a} with the table, where every user can read it",
                 hint="give credentials to the SDKs of its machines, or make a temporary view instead",
             )
     return own

@@ -49,7 +49,7 @@ class Proof:
             is_same = False
         if not is_same:
             raise ExecutorUnprepared(
-                f"the executor on {socket.gethostname()} does not see what is at {store.uri}: "
+                f"the executor on {socket.gethostname()} does not see the files at {store.uri}: "
                 "on its machine, the location is missing or names something else",
                 hint="mount the same folder at the same path on every machine of the cluster, or use a bucket",
             )

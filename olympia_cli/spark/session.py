@@ -129,7 +129,7 @@ def _submitted(master: str | None, remote: str | None, setup: Setup) -> SparkSes
     """Start the session of a submitted job: the master, the name and other settings are spark-submit's."""
     if master is not None or remote is not None:
         address = "a master" if master is not None else "a server"
-        raise InvalidOption(f"{address} was given, and spark-submit has one", hint="give it to spark-submit alone")
+        raise InvalidOption(f"{address} was given, but spark-submit has one", hint="give it to spark-submit alone")
     from pyspark import SparkConf, SparkContext
     from pyspark.sql import SparkSession
 

@@ -33,7 +33,7 @@ from tests.helpers.names import location, ns, select, table, view
 
 AUTHOR = Author(by=BY, program="test", program_version="0")
 FLIPS = (0x01, 0x10, 0x80, 0xFF)
-"""What a byte is combined with: one bit low, in the middle and high, and all of them."""
+"""Masks that a byte is combined with: a low, a middle and a high bit, and all bits."""
 
 Files = dict[str, bytes]
 
@@ -80,7 +80,7 @@ class DamagedCatalog:
 
     @cached_property
     def report(self) -> Report:
-        """What fsck says of all of it."""
+        """Run a complete fsck."""
         return fsck(self.store(), level=Level.FULL, all_versions=True, clock=clock())
 
     @cached_property
@@ -168,7 +168,7 @@ def rotten(data: bytes, at: int, flip: int | None) -> bytes:
 
 
 def every_rot(data: bytes, flips: Iterable[int | None], step: int = 1) -> Iterator[tuple[str, bytes]]:
-    """Every so many bytes each of the flips; None is a cut. With what was done."""
+    """Yield damaged copies, with a description each: every `step` bytes one copy per flip; None is a cut."""
     for at in range(0, len(data), step):
         for flip in flips:
             yield f"cut to {at}" if flip is None else f"byte {at} ^ {flip:#04x}", rotten(data, at, flip)
@@ -183,7 +183,7 @@ def seeded_rot(data: bytes, count: int, seed: str) -> Iterator[tuple[str, bytes]
 
 
 def rotten_catalogs(sample: Sample, count: int, only: Iterable[str] = ()) -> Iterator[DamagedCatalog]:
-    """So many one-byte flips and cuts of a file of each kind."""
+    """Yield catalogs in which a file of each kind has a flipped byte or is cut."""
     for role, path in roles(sample).items():
         if not only or role in only:
             for how, data in seeded_rot(sample.files[path], count, role):
@@ -232,7 +232,7 @@ def case_catalog(case: Case) -> DamagedCatalog:
 
 
 def lying_catalogs(sample: Sample, count: int, most: int = 3) -> Iterator[DamagedCatalog]:
-    """What a faulty writer leaves: whole files that say what cannot be, one lie or several."""
+    """Yield catalogs as a faulty writer leaves them: well-formed files with one or several false statements."""
     for seed in range(count):
         numbers = random.Random(f"lies {seed}")
         store = in_memory(sample.files)
@@ -247,7 +247,7 @@ def lying_catalogs(sample: Sample, count: int, most: int = 3) -> Iterator[Damage
 
 
 def resting_catalogs() -> Iterator[DamagedCatalog]:
-    """What only the versions that rest in quarantine tell: what was written, and what most of them say it is."""
+    """Yield catalogs with damage in quarantined versions only."""
     sample = make_sample(expired=True, older=4)
     path = next(path for path, _ in sample.tree().entries.values() if path.endswith("-a-t01.binpb"))
     definition = TableDef.FromString(sample.files[path])

@@ -14,4 +14,4 @@ def damaged_catalogs() -> tuple[DamagedCatalog, ...]:
 
 @pytest.fixture(scope="module", autouse=True)
 def _decoded_once(decoded_once: None) -> None:
-    """One file of a catalog is damaged, and all others are as they were."""
+    """Decode unchanged files once: only one file of a catalog is damaged."""

@@ -1,4 +1,4 @@
-"""What fsck and another part say differently, collected and told all at once."""
+"""Collects the disagreements of fsck and another part, and reports them together."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from olympia_cli.ops.fsck.findings import Finding
 from tests.agreement.catalogs import shown
 
 EXAMPLES = 3
-"""So many are told of each kind."""
+"""Number of examples of each kind to report."""
 
 
 @dataclass(frozen=True)

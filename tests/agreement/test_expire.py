@@ -1,4 +1,4 @@
-"""What an expire reads before it marks anything, beside fsck: it stops at each file that is wrong by itself."""
+"""The reads of an expire before it marks, compared with fsck: it stops at each file that is damaged in itself."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ SEEN_IN_ONE_FILE = {f"F2{at:02}" for at in (1, 2, 3, 4, 5, 6, 7, 8, 11, 12, 15)}
     *("F301", "F302", "F303", "F304", "F307"),
     *("F501", "F502", "F503", "F504"),
 }
-"""What takes no other file to see. Whoever keeps all that is reached must see it: a node that cannot be read hides
-files that would seem dead."""
+"""Findings that need no other file.
+
+An expire must notice them, because an unreadable node hides files that would seem dead.
+"""
 
 
 def test_expire_stops_at_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
@@ -47,7 +49,7 @@ def _differences(damaged: DamagedCatalog) -> Iterator[Disagreement]:
 
 
 def _is_seen_in_one_file(damaged: DamagedCatalog, finding: Finding) -> bool:
-    """Whether a file is wrong wherever it is, and not by its place or by what the log says of it."""
+    """Return whether the file is damaged in itself, not only at its place or by the log."""
     path, changes = finding.path, damaged.changes()
     if finding.code in ("F503", "F504") and parse_root_path(path) is not None:
         return True  # the record itself, which every expire reads
@@ -64,7 +66,7 @@ def _is_seen_in_one_file(damaged: DamagedCatalog, finding: Finding) -> bool:
 
 
 def _decodes(path: str, data: bytes) -> bool:
-    """Whether the tree of a node file is whole, be it a root in the wrong place or one whose actions are not."""
+    """Return whether the tree of a node file is sound, even if it is a misplaced root or has damaged actions."""
     try:
         decode_node(data, path)
     except OlympiaError:

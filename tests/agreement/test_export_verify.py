@@ -91,7 +91,7 @@ class DamagedExport:
         return errors_of(self.report)
 
     def stores(self) -> tuple[MemoryStore, MemoryStore]:
-        """What is at the destination, and what is in the catalog."""
+        """Return the stores of the destination and of the catalog."""
         shared = {path: data for path, data in self.files.items() if path in self.export.shared}
         copied = {path: data for path, data in self.files.items() if path not in self.export.shared}
         return in_memory(copied), in_memory(shared)
@@ -152,7 +152,7 @@ def _hints(name: str, export: Export, files: Files) -> Iterator[DamagedExport]:
 
 
 def _worked_with(export: Export) -> Files:
-    """The export after somebody has committed to it."""
+    """Return the export after a commit to it."""
     store = in_memory(export.as_sample.files)
     for number in range(2):
         with Catalog(store, clock=clock()).transaction() as transaction:
@@ -224,9 +224,10 @@ def _differences(damaged: DamagedExport) -> Iterator[Disagreement]:
 
 
 def _told_by_fsck(damaged: DamagedExport) -> list[Finding]:
-    """Without what is about a catalog of several versions: that of all roots, which are one, none can be read, and that
-    later versions take the date of one from a clock that was ahead. That the root of the export is missing is told
-    where it makes no gap, too."""
+    """Return the findings of fsck, without those on a catalog of several versions.
+
+    Those are: no root can be read, later versions are dated ahead, and a missing root makes a gap.
+    """
     version = damaged.export.note.version
     told = [one for one in damaged.report.findings if one.severity is not Severity.INFO]
     findings = [one for one in told if one.code not in ("F103", "F119")]

@@ -18,7 +18,7 @@ from tests.agreement.disagreements import Disagreement, say_the_same
 from tests.helpers.fsck import fsck
 
 BETWEEN_NODES = {"F201", "F209", "F210", "F213", "F214"}
-"""What a node by itself does not tell."""
+"""Findings that a single node does not show."""
 
 
 def test_tree_finds_what_fsck_finds(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:

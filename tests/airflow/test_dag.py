@@ -52,7 +52,7 @@ def airflow(tmp_path_factory):
 
 
 def states(said: str) -> list[str]:
-    """How the tasks that were begun ended."""
+    """Return the end states of the tasks that began."""
     return re.findall(r"new_state=(success|failed)", said)
 
 

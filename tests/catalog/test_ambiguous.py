@@ -74,7 +74,7 @@ def commit(store):
 
 
 def succeeds(run, store):
-    """Whether it does; False when it says that it failed, or that it does not know."""
+    """Return whether the operation succeeds; False if it fails, or if its outcome is unknown."""
     try:
         run(store)
     except (CommitUnknown, OutcomeUnknown, StorageFailed):
@@ -103,7 +103,7 @@ class Unreadable(WrappedStore):
 
 
 class Delayed(WrappedStore):
-    """The first root is under way for long: no answer comes, and nobody sees it until it `arrives`."""
+    """A store whose first root is delayed: no answer comes, and no reader sees it until it `arrives`."""
 
     def __init__(self, store):
         super().__init__(store)
@@ -116,7 +116,7 @@ class Delayed(WrappedStore):
         super().create(path, data)
 
     def arrive(self):
-        """Whether it won."""
+        """Create the delayed root, and return whether it won."""
         path, data = self.under_way
         try:
             self.inner.create(path, data)

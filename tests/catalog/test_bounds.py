@@ -1,4 +1,4 @@
-"""How many requests things take. Counts, not times: they are the same in any weather."""
+"""The numbers of requests of operations. They are counted, not timed, so they are the same on every machine."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_catalog_definition_and_the_first_level_are_read_in_the_same_round_t
 
 
 def test_a_definition_that_is_damaged_is_told_when_it_is_looked_at(deep):
-    """What comes along is not looked into before it is wanted."""
+    """Prefetched definitions are not decoded before they are used."""
     files = MemoryStore(files=dict(deep._files))
     name, root = leaf_table(deep), Catalog(deep).snapshot().root
     for path in (root.catalog_def, *root.node.children):

@@ -25,11 +25,11 @@ LIFETIME = 3 * DAY
 
 
 class WatchedStore(WrappedStore):
-    """Calls a function before or after a step of a commit, and remembers when each file was created by a clock.
+    """Calls functions before or after steps of a commit, and records the time of each file's creation.
 
-    `before_root` and `after_root` are called around the creation of a root, `before_files` and `after_files` around
-    that of the other files, `after_definition` when the catalog's definition was read, in the same round trip as the
-    latest root, `after_look` when roots were, which tells whoever knows the latest that it is.
+    `before_root` and `after_root` surround the creation of a root, `before_files` and `after_files` that of the other
+    files. `after_definition` follows the read of the catalog's definition, in the same round trip as the latest root.
+    `after_look` follows a read of roots, which confirms the latest version.
     """
 
     def __init__(self, store, clock):
@@ -39,7 +39,7 @@ class WatchedStore(WrappedStore):
         self.steps = {}
 
     def at(self, step, function, times=1):
-        """Call the function at the step, so many times."""
+        """Call the function at a step, a number of times."""
         self.steps[step] = [function] * times
         return self
 
@@ -311,7 +311,7 @@ def expire(files, clock, keep):
 class TestSleepingThroughAnExpire:
     @pytest.fixture
     def sleep(self, files, clock, others):
-        """What happens while the writer sleeps: others commit, its lifetime passes, and an expire frees its names."""
+        """Let others commit, pass the writer's lifetime, and free its names by an expire."""
 
         def happen():
             for number in range(6):
@@ -392,7 +392,7 @@ class TestSleepingThroughAnExpire:
             catalog.commit(transaction)
 
     def test_while_beginning_on_what_is_known(self, clock, files, watched, sleep):
-        """Nobody who slept over the answer takes it for one: the version that was known is no longer the latest."""
+        """A writer that slept before the answer does not use it: the known version is no longer the latest."""
         catalog = Catalog(watched, clock, remembers=True)
         catalog.snapshot()
         watched.at("after_look", sleep)

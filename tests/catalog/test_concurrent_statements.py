@@ -242,7 +242,7 @@ FAILING = {
     ],
 )
 def test_what_a_failed_statement_looked_at_is_a_read(failing, cause):
-    """It fails, and the transaction goes on; who takes the cause away was there first."""
+    """The statement fails, and the transaction continues; a writer that removes the cause comes before it."""
     for level in (IsolationLevel.SNAPSHOT, IsolationLevel.SERIALIZABLE):
         catalog = copy(BASE)
         with catalog.transaction() as t:

@@ -104,7 +104,7 @@ def test_a_sync_after_the_root_is_too_late(commit, late):
 
 
 def test_no_commit_that_a_sync_failed_for_is_acknowledged(tmp_path, monkeypatch):
-    """Nothing is committed where it was one before the root's name; with that one, nobody knows whether it lasts."""
+    """Before the root's name exists, nothing is committed; with that name the outcome is unknown."""
     catalog = some_tables(LocalStore(tmp_path))
     fsync, lock, synced, bad = os.fsync, threading.Lock(), [], 0
 

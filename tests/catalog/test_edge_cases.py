@@ -149,7 +149,7 @@ def test_a_store_that_fails_during_a_rebase_is_no_conflict(catalog, unreadable):
 
 
 def test_a_version_that_says_nothing_of_itself_did_what_it_changed(catalog):
-    """As another program may write it: what it did to others' work is seen in its tree."""
+    """Another program may write it without actions; its effect on other writers' work is visible in its tree."""
     transaction = catalog.begin()
     transaction.alter_table(T, {"p": "mine"})
     with catalog.transaction() as other:
@@ -364,7 +364,7 @@ def test_a_shortened_lifetime_does_not_hide_a_commit_at_a_freed_name(catalog):
 
 
 def test_a_commit_that_cannot_look_for_its_name_any_more_is_unknown_and_not_failed():
-    """Its root is written: who is told that nothing happened does it again, or deletes what it names."""
+    """The root is written. After a failure, a client would repeat the commit, or delete its files."""
 
     class Silent(WrappedStore):
         """Answers nothing after a root was written."""

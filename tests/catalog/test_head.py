@@ -76,7 +76,7 @@ def test_whoever_commits_again_asks_one_question_before(files):
 
 
 def test_a_commit_after_a_commit_waits_three_times(files):
-    """For the look, for the files, for the root: nobody waits for the hint, or for what the commit before it wrote."""
+    """The commit reads the latest version, and writes the files and the root; hints cost no round trip."""
     store = CountingStore(files)
     catalog = Catalog(store, remembers=True)
     for number in range(4):

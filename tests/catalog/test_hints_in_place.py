@@ -126,7 +126,7 @@ def plan_stays(folder: Path, thing: str) -> list[str]:
 
 
 def test_a_repair_that_cannot_write_a_hint_says_so_when_all_else_is_done(folder):
-    """It was planned before the folder came."""
+    """The repair was planned before the folder existed."""
     (folder / root_path(4)).write_bytes(b"x")
     (folder / LATEST).unlink()
     (folder / OLDEST).write_bytes(b"garbage")

@@ -1,4 +1,4 @@
-"""What is there already makes no version; a name that is the program's own is no place for a typing error."""
+"""Creating an existing object makes no version; reserved names of the program are refused as typing errors."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def note(text: str) -> Iterator[None]:
 
 
 def cuts(place: Any, files: Files, run: Callable[[Store], Any]) -> Iterator[tuple[Store, str]]:
-    """For each write of the operation: the store as it is after the power failed before it, opened anew."""
+    """For each write of the operation, yield the store as a power failure before it leaves it, opened again."""
     counted = CountingStore(place.make(files))
     run(counted)
     writes = counted.paths("create", "create_many", "overwrite", "write_hint", "delete_many")

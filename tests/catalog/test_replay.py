@@ -1,4 +1,4 @@
-"""What a log says a version did is what the version holds."""
+"""The actions in the log of a version are the changes of its content."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ class TestTheCatalog:
 
 @pytest.mark.parametrize("new", ["", "my table", "a\nb", "\x7f"])
 def test_a_rename_to_what_is_no_name_is_never_done(new):
-    """Bytes that somebody saved may say so; a key that is made of it could not be read again."""
+    """Damaged saves may contain such bytes; a key made of them could not be read again."""
     catalog = Catalog.create(MemoryStore())
     with catalog.transaction() as transaction:
         transaction.create_namespace(ns("a"))

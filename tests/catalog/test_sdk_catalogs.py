@@ -1,4 +1,4 @@
-"""What we read of catalogs that the Java SDK wrote is what the SDK says of them, version by version."""
+"""Our reading of catalogs that the Java SDK wrote equals the SDK's own, version by version."""
 
 import pytest
 from google.protobuf.json_format import MessageToDict

@@ -1,4 +1,4 @@
-"""What each statement of a transaction does and refuses, and what a commit makes of it."""
+"""The effects and refusals of each statement of a transaction, and the result of its commit."""
 
 from __future__ import annotations
 
@@ -894,7 +894,7 @@ class TestConcurrentCommits:
 
 
 class TestReapply:
-    """A change of a table's data that whoever staged it can do again on newer metadata."""
+    """A change of a table's data that its writer can repeat on newer metadata."""
 
     def append(self, transaction, name, by):
         present = transaction.table(name).definition.iceberg_metadata_location
@@ -1117,7 +1117,7 @@ class TestDistributed:
         assert not loaded.transaction.exists(table("a.mine"))
 
     def test_a_commit_that_another_process_overtook_loses_no_statement(self, catalog, begun):
-        """Two processes go on from one save. Whoever is told of a success finds its own statements in the catalog."""
+        """Two processes continue from one save. After a success, the catalog has the statements of that process."""
         other = distributed.load(self.elsewhere(catalog), begun.id)
         other.transaction.create_table(table("a.theirs"), location())
         other.save()
@@ -1313,7 +1313,7 @@ class TestDistributed:
 
     @pytest.mark.parametrize("left", [[".1"], [".2"], [""], [".2", ""]], ids=str)
     def test_an_id_of_which_an_expire_has_left_something(self, catalog, begun, left):
-        """Its first save is gone already; what is left would stand above the saves of a new one."""
+        """The first save is gone already; the others would stand above the saves of a new transaction."""
         begun.abort()
         kept = {f"dtxn/{begun.id}{number}.binpb" for number in left}
         others = {file.path for file in catalog.store.list("dtxn/")} - kept
@@ -1489,7 +1489,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         distributed.abort(catalog, saves.look(catalog.store, begun.id))
         found = saves.find(catalog.store, begun.id)
         assert (found.save, found.state(clock), found.began_at_version) == (2, State.ABORTED, 1)
-        # whoever holds an older save finds the end for as long as the transaction may live
+        # a process with an older save finds the end for as long as the transaction may live
         assert found.definition.expire_at_millis >= begun.transaction.expires_at_millis
         with pytest.raises(SavedElsewhere):
             begun.commit()

@@ -23,7 +23,7 @@ LATEST, OLDEST = "vn/latest", "vn/oldest"
 
 
 def make(versions, clock=None, step=0):
-    """A catalog with so many versions, each with one namespace more, created so many milliseconds apart."""
+    """Make a catalog with a number of versions, each with one namespace more, `step` milliseconds apart."""
     clock = clock or FakeClock()
     catalog = Catalog.create(MemoryStore(), clock=clock)
     for number in range(1, versions):
@@ -232,7 +232,7 @@ class TestRequests:
             assert store.lists == 0
 
     def test_both_hints_lost_and_old_versions_gone(self, many):
-        """Nothing tells where to look, so it is listed; once."""
+        """Without hints the latest version is found by one listing."""
         store = self.opened(many, None, None, gone=4000)
         assert store.lists == 1
         assert store.probes <= 10
@@ -443,7 +443,7 @@ class TestExpiredVersions:
 
 
 def test_a_root_is_decoded_once(monkeypatch):
-    """It is looked at twice: to guess what is wanted beside it, and for good."""
+    """The root is used twice: to guess which files to prefetch, and for the snapshot."""
     from olympia_cli.catalog import snapshot
 
     catalog = Catalog.create(MemoryStore())

@@ -36,7 +36,7 @@ FORGET_TOO = {"NO_COLOR", "FORCE_COLOR", "PAGER", "LESS", "COLUMNS", "LINES", "L
 
 @dataclass(frozen=True)
 class Ran:
-    """How a run ended."""
+    """The result of a run."""
 
     exit_code: int
     stdout: str
@@ -61,7 +61,7 @@ class Ran:
         return self
 
     def failed(self, code: int, *words: str) -> Ran:
-        """It ended with that code, and said so in one line that holds the words."""
+        """Check the exit code, and that the error is one line with these words."""
         assert self.exit_code == code, f"exit code {self.exit_code}\n{self.stdout}\n{self.stderr}"
         line = self.stderr.splitlines()[-1]
         assert line.startswith("error: "), self.stderr
@@ -81,7 +81,7 @@ def _decoded_once(decoded_once: None) -> None:
 
 @pytest.fixture(autouse=True)
 def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Nothing of this machine's settings; the folder of the config file, which does not exist yet."""
+    """Remove this machine's settings. Return the folder of the config file, which does not exist yet."""
     for name in list(os.environ):
         if name.startswith(FORGET) or name in FORGET_TOO:
             monkeypatch.delenv(name)
@@ -122,13 +122,13 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def command_line() -> list[str]:
-    """What starts the program: the installed script, or the same without it."""
+    """Return the command of the program: the installed script, or Python with the module."""
     script = Path(sys.executable).parent / "olympia"
     return [str(script)] if script.exists() else [sys.executable, "-c", MAIN]
 
 
 def program_line(env: Mapping[str, str]) -> list[str]:
-    """What starts the program fastest in such an environment."""
+    """Return the command that starts the program fastest in this environment."""
     return [sys.executable, "-I", "-S", warm.__file__, warm.serving()] if warm.can_run(env) else command_line()
 
 

@@ -339,7 +339,7 @@ class TestBadSources:
 
 
 class TestTheSourceItself:
-    """What is wrong with a source is said of it, and looked at there, not where it is to be brought."""
+    """The damage of a source is reported with commands for the source, not for the target of the import."""
 
     def test_a_source_that_is_not_there(self, run, empty, tmp_path):
         for words in ([], ["--check"], ["--inspect"]):

@@ -62,7 +62,7 @@ def objects(store: Store) -> Objects:
 
 
 def lost(before: Objects, after: Objects) -> int:
-    """How many objects are gone, or other than they were."""
+    """Return the number of objects that are missing or changed."""
     return sum(after.get(name) != definition for name, definition in before.items())
 
 
@@ -193,7 +193,7 @@ def root_of_the_past_and_hints(store: Store) -> None:
 
 
 def ids_twice(store: Store) -> None:
-    """Nobody but people can say which of the two is to stay."""
+    """Give two objects the same id. Only people can decide which of them stays."""
     id = Catalog(store).snapshot().table(table("a.t80")).id
     rewrite_definition(store, find(store, table("b.t90")), lambda found: setattr(found, "id", id))
 

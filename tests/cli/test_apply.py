@@ -1,4 +1,4 @@
-"""Many changes from JSON lines: all or nothing, or in steps that can be gone on with."""
+"""Many changes from JSON lines: all or nothing, or in steps that can be continued."""
 
 from __future__ import annotations
 
@@ -193,7 +193,7 @@ class TestSteps:
         assert [name for name in olympia("ns", "ls").ok().lines if name[0] == "n"] == [f"n{i:04}" for i in range(5)]
 
     def test_from_a_pipe_with_a_name(self, sample):
-        """As `<(…)` of a shell gives one: it cannot be read twice."""
+        """A shell's `<(…)` is such a pipe: it cannot be read twice."""
         command = " ".join(f"'{word}'" for word in [*command_line(), "-c", sample.uri])
         script = f"{command} apply <(printf '%s' \"$1\") --commit-every 2 -q"
         done = subprocess.run(["bash", "-c", script, "bash", namespaces(3)], capture_output=True, text=True)

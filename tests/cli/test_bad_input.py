@@ -19,10 +19,10 @@ from tests.helpers import prometheus
 
 DOCUMENTED = {0, 2, 3, 10, 11, 12, 20, 21, 30, 31, 40, 41, 50, 51}
 SILENT = {0, 50, 51}
-"""These say it with the code alone, or with talk."""
+"""Codes of commands that print no error."""
 
 HERE = [path for path in COMMANDS if find_spec(module_name(path)) is not None and path != "serve"]
-"""What is served goes on until it is stopped: tests/cli/test_serve.py gives it values that it refuses."""
+"""All commands but serve, which runs until it is stopped; tests/cli/test_serve.py gives it invalid values."""
 
 BAD = {
     "empty": "",
@@ -71,12 +71,12 @@ NEEDED = {
 NEEDED_IN_NS = {"name": "sales", "old": "sales", "new": "other"}
 NEEDED_OF_ROWS = {"name": "sales.real", "files": "rows.csv", "schema": "id int"}
 ROWS = {"table create", "table append", "table head", "table alter"}
-"""They open a table's own files, so they get a table that has some."""
+"""Commands that open a table's own files, so they get a table that has some."""
 
 
 @cache
 def params(path: str) -> list[Any]:
-    """Its own parameters, without those that all commands share."""
+    """Return the command's own parameters, without the shared ones."""
     loaded = LazyCommand(path, "").load()
     return [param for param in loaded.params if param.expose_value and param.name not in ("help", "ctx")]
 
@@ -111,7 +111,7 @@ def words(path: str, changed: Any, value: str) -> list[str]:
 
 
 def check_ending(done: Ran, what: object) -> None:
-    """It ended as documented, and said why in one line."""
+    """Check that the command ended with a documented code, and with one line of error."""
     assert done.exit_code in DOCUMENTED, (what, done)
     assert "Traceback" not in done.stderr, (what, done.stderr)
     errors = [line for line in done.stderr.split("\n") if line.startswith("error:")]

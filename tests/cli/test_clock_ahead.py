@@ -114,7 +114,7 @@ def test_status_says_it_and_the_way_out_works(run: Run, ahead: Path, tmp_path: P
 
 
 def test_a_day_is_waited_for(run: Run, tmp_path: Path):
-    """What is over tomorrow is no reason to move a catalog."""
+    """If the time difference is over tomorrow, the advice is to wait, not to move the catalog."""
     folder = catalog_ahead(tmp_path / "cat", 5 * HOUR)
     [reason] = run("-c", folder, "status", "--json").json["reasons"]
     assert "5 hours ahead" in reason["text"]

@@ -1,4 +1,4 @@
-"""What each command does to namespaces, tables, views and the catalog, and what all of them have in common."""
+"""The effects of each command on namespaces, tables, views and the catalog, and common behaviour of all commands."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ EVIL = [
     "é漢😀",
     "x.y",
     "'\"$(>PWNED)`>PWNED`!",
-    # the rest is tried in bash alone, where nobody but us escapes
+    # the rest is tested in bash only, because zsh and fish escape words themselves
     "a\\b",
     "~",
     "a!b",
@@ -112,7 +112,7 @@ def catalog(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def found(*words: str) -> list[str]:
-    """What completion offers after these words, the last of which is being typed."""
+    """Return the completions after these words, the last of which is incomplete."""
     return [word for word, _ in candidates(typer.main.get_command(app), words[:-1], words[-1]).words]
 
 
@@ -460,7 +460,7 @@ def test_at_a_prompt_every_name_arrives_and_nothing_runs(shell: str, tmp_path: P
 
 
 class Prompt:
-    """A shell that somebody types into."""
+    """An interactive shell on a pseudo-terminal."""
 
     def __init__(self, shell: str, tmp_path: Path, bin: Path, catalog: str) -> None:
         self.noted = tmp_path / "arguments"
@@ -520,7 +520,7 @@ class Prompt:
             assert self.wait(self.is_read, PATIENCE), self.screen
 
     def is_read(self) -> bool:
-        """Whether the shell has taken all that was typed."""
+        """Return whether the shell has read all typed characters."""
         return not struct.unpack("i", fcntl.ioctl(self.keyboard, termios.FIONREAD, b"\0" * 4))[0]
 
     def arguments(self, text: str) -> list[str]:

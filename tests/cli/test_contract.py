@@ -1,4 +1,4 @@
-"""What scripts rely on: the JSON of each command, one document on stdout; what a pipe gets; errors as JSON."""
+"""The contract with scripts: the JSON of each command as one document on stdout, piped lines, and errors as JSON."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_every_command_has_a_shape():
 
 @pytest.mark.parametrize("command", SHAPES)
 def test_json(command, on_sample):
-    """One document, of the documented shape, and nothing else on stdout."""
+    """Stdout is one document of the documented shape."""
     done = on_sample(command, "--json").ok()
     check(done.json, SHAPES[command][0])
     jsonschema.validate(done.json, shapes.whole_schema(command, shapes.SHAPES[command]))
@@ -221,7 +221,7 @@ def test_the_values_behind_the_shapes(olympia):
 )
 @pytest.mark.parametrize("form", [["--json"], ["-o", "json"], ["--output=jsonl"], ["-ojson"]], ids=" ".join)
 def test_errors_as_json(args, exit_code, code, form, olympia):
-    """One document on stderr. A usage error too, though the command line could not be parsed."""
+    """Stderr is one document, also after a usage error."""
     done = olympia(*args, *form)
     assert (done.exit_code, done.stdout) == (exit_code, "")
     last = done.stderr.splitlines()[-1]
@@ -290,7 +290,7 @@ def test_csv_of_one_object_is_one_row(command, on_sample):
 
 
 def test_names_can_be_given_back(olympia):
-    """What `-o name` prints is what other commands take."""
+    """Commands accept the names that `-o name` prints."""
     names = olympia("table", "ls", "-o", "name").ok().lines
     assert '"a.b"."say""hi"""' in names
     assert len(names) == 5

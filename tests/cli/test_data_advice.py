@@ -65,7 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Place:
 
 @pytest.fixture
 def place(made: Place) -> Any:
-    """What a test loses is brought back after it."""
+    """Return the place, and restore its files after the test."""
     folder = made.folder.parent
     shutil.copytree(folder, folder.with_name("kept"))
     yield made
@@ -158,7 +158,7 @@ def test_several_tables_one_after_the_other(place: Place) -> None:
 
 
 def test_a_view(place: Place) -> None:
-    """Its metadata cannot be named by an alter: it comes back as an older version has it."""
+    """An alter cannot name a view's metadata, so the view is restored from an older version."""
 
     def view(location: str) -> ViewDef:
         return ViewDef(view_format=ViewFormat.ICEBERG_VIEW, iceberg_metadata_location=location)

@@ -1,4 +1,4 @@
-"""One error class, one meaning, one exit code. The pages of reference list what the program has."""
+"""Each error class has one meaning and one exit code. The reference pages list what the program has."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class TestClasses:
 
 
 def test_a_subclass_has_the_code_of_its_class():
-    """Who catches a class gets one exit code."""
+    """A handler of a class gets one exit code."""
     for error in CLASSES:
         for parent in error.__mro__[1:]:
             if issubclass(parent, OlympiaError) and parent is not OlympiaError:

@@ -163,7 +163,7 @@ class TestFolder:
 
 
 class TestFullDisk:
-    """It names what frees space, and that works when typed."""
+    """The advice frees space when it is typed."""
 
     URI = "memory://full-disk"
 

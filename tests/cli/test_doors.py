@@ -1,5 +1,7 @@
-"""Paths and locations that come from outside: arguments, a catalog that somebody else wrote, a table's own metadata.
-Nothing outside of what a command is for is read, written or deleted by way of one. `SECURITY.md` has the list."""
+"""Paths and locations from outside: arguments, a forged catalog, a table's own metadata.
+
+They lead no command to read, write or delete files outside of its purpose. `SECURITY.md` has the list.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +131,7 @@ class TestExpire:
 
 
 class TestLinks:
-    """A catalog on a local disk in which somebody put links."""
+    """A catalog on a local disk with foreign links in it."""
 
     COMMANDS = (
         "status", "log", "table ls", "fsck --level full --all-versions", "fsck --repair --yes",
@@ -186,7 +188,7 @@ class TestExports:
         assert files_in(tmp_path / "friday") == {}
 
     def test_a_record_that_names_another_place(self, hostile: Run, damageable: Sample, tmp_path: Path) -> None:
-        """Of another catalog, of the catalog itself, of no catalog."""
+        """The record names another catalog, the catalog itself, or no catalog."""
         store, other = damageable.store, Catalog.create(LocalStore(tmp_path / "other"))
         hostile("export", "create", "friday", "--dest", tmp_path / "friday").ok()
         # an export that became a catalog has the note still
@@ -270,7 +272,7 @@ class TestTransactions:
 
 
 class TestTables:
-    """Metadata that somebody else wrote: whoever can write into the folder of a table can."""
+    """Forged metadata, as every user can write it who may write into the folder of a table."""
 
     Change = Callable[[dict[str, Any]], None]
 
@@ -309,7 +311,7 @@ class TestTables:
             self.change(lake, hostile)
             lake(*command)
             assert (loaded, (victim / "secret.txt").exists()) == ([], True), command
-        # what nobody wants there can be taken away, and then the table is like any other
+        # an unwanted property can be removed, and then the table works like any other
         if key == "write.py-location-provider.impl":
             lake("table", "append", "ns.t", "rows.csv").failed(12, "names code to load")
         lake("table", "alter", "ns.t", "--unset-iceberg", key).ok()
@@ -329,7 +331,10 @@ class TestTables:
     @pytest.mark.parametrize("place", ["secret.txt", "fifo", "folder", "nothing", "../victim/secret.txt", "link"])
     @pytest.mark.parametrize("key", ["manifest-list", "manifests", "statistics-path", "metadata-file"])
     def test_files_that_are_no_part_of_it(self, lake: Run, victim: Path, key: str, place: str) -> None:
-        """They may be looked at, with the rights of who looks. Nothing of them is shown, and no pipe is waited for."""
+        """Local files may be read with the rights of the user.
+
+        Their content is not shown, and no pipe blocks the command.
+        """
         os.mkfifo(victim / "fifo")
         (victim / "folder").mkdir()
         os.symlink(victim / "secret.txt", victim / "link")

@@ -469,7 +469,7 @@ def test_130_and_the_catalog_opens_afterwards(sample, tmp_path):
 
 
 def test_130_while_a_store_does_not_answer(tmp_path):
-    """Nobody who presses Ctrl-C waits until the requests under way are given up."""
+    """After Ctrl-C the program does not wait for pending requests."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         environment = {
             **os.environ,
@@ -526,7 +526,7 @@ class TestClosedPipe:
 
 
 def test_1_is_for_bugs_alone(run, sample, monkeypatch):
-    """What was never thought of: one line, and a file with the traceback and without the arguments' values."""
+    """An unexpected error prints one line, and writes a file with the traceback, without the arguments' values."""
 
     class Broken(WrappedStore):
         def read_many(self, paths):

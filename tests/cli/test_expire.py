@@ -50,7 +50,7 @@ def old(tmp_path: Path) -> Path:
 
 
 def age(folder: Path, days: float) -> None:
-    """Make all files so many days old."""
+    """Set the age of all files, in days."""
     then = time.time() - days * 86_400
     for path in folder.rglob("*"):
         os.utime(path, (then, then))
@@ -292,7 +292,7 @@ def test_killed_in_the_middle_it_is_finished_by_the_next_run(run: Run, tmp_path:
     run("-c", folder, "status").ok()
     assert len(run("-c", folder, "log", "--oneline").ok().lines) == 4
     ran = run("-c", folder, "expire", "purge", "--offline", "--yes").ok()
-    assert f"what was left to delete: {left - 4:,} files" in ran.stdout
+    assert f"leftovers of an earlier purge: {left - 4:,} files" in ran.stdout
     assert len(roots(folder)) == 4
     assert not list((folder / "ops" / "expire").iterdir())
 

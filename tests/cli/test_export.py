@@ -130,7 +130,7 @@ class TestCreate:
         done = olympia("export", "create", "friday", "--dest", "a dest")
         assert done.exit_code == 130
         assert done.stderr.splitlines()[-1] == "interrupted"
-        [line] = [line for line in done.stderr.splitlines() if line.startswith("to go on: olympia -c ")]
+        [line] = [line for line in done.stderr.splitlines() if line.startswith("to continue: olympia -c ")]
         assert line.endswith("export resume friday --dest 'a dest'")
         monkeypatch.undo()
         monkeypatch.chdir(tmp_path)
@@ -289,7 +289,7 @@ class TestDrop:
 
     def test_with_its_files(self, olympia, friday):
         done = olympia("export", "drop", "friday", "--delete-files", "--yes").ok()
-        assert f"its files at {friday} go: " in done.stderr
+        assert f"its files at {friday} will be deleted: " in done.stderr
         assert [path for path in friday.rglob("*") if path.is_file()] == []
         olympia("export", "drop", "friday", "--yes").failed(10)
 
@@ -329,7 +329,7 @@ class TestProfiles:
         assert "secret" not in shown + done.stdout + done.stderr
         assert "AKIAKEY" not in shown
         dropped = olympia("export", "drop", "friday", "--delete-files", "--yes", "--dest-profile", "backup").ok()
-        assert "go: " in dropped.stderr
+        assert "will be deleted: " in dropped.stderr
         run("--profile", "backup", "table", "ls").failed(10)
 
     def test_one_of_another_kind_of_store_is_not_passed_over(self, olympia, config, tmp_path):
@@ -346,7 +346,7 @@ def test_completion_knows_the_names(olympia, friday, sample, program):
 
 
 class TestExpire:
-    """What expire takes and what an export keeps from it."""
+    """The files that an expire deletes, and those that an export keeps."""
 
     def expire(self, olympia) -> None:
         policy = ["--keep-last", "1", "--older-than", "0s", "--grace", "0s"]
@@ -381,7 +381,7 @@ class TestExpire:
         check_catalog(LocalStore(tmp_path / "friday"))
 
     def test_an_export_of_a_catalog_with_a_past_has_none(self, olympia, run, sample, tmp_path):
-        """Nothing in it is in quarantine, and its expire has nothing to undo."""
+        """An export has no quarantine, and its expire has nothing to undo."""
         olympia("expire", "--keep-last", "1", "--older-than", "0s", "--offline", "--yes").ok()
         olympia("export", "create", "friday", "--dest", "friday").ok()
         friday = tmp_path / "friday"
@@ -458,7 +458,7 @@ class TestUnfinished:
         listed = run("-c", sample.uri, "export", "ls").ok()
         assert listed.lines == [f"f\t7\tfull\tunfinished\t\t{dest}"]
         told, advice = listed.stderr.rstrip().split(": ", 1)
-        assert (told, shlex.split(advice)) == ("f is unfinished; unless it is under way", row["command"])
+        assert (told, shlex.split(advice)) == ("f is unfinished; if it is not running", row["command"])
         for form in ("name", "csv", "jsonl"):
             assert "unfinished" not in run("-c", sample.uri, "export", "ls", "-o", form).ok().stdout
         program, *words = row["command"]

@@ -135,15 +135,15 @@ def test_a_damaged_save_whose_copy_is_whole_loses_nothing(fsck, damageable, run)
 
 
 def test_the_advice_for_a_transaction_that_cannot_be_read_can_be_typed(fsck, damageable, run):
-    """It says that what was staged is given up: somebody may have a copy of the file."""
+    """The advice names the loss of the staged changes, because the user may have a copy of the file."""
     for path in damageable.folder.glob(f"dtxn/{damageable.transaction}.*"):
         path.write_bytes(b"")
     done = fsck("--all-versions")
     assert done.exit_code == 50
     advice, why = done.stderr.splitlines()
     command = f"olympia -c {damageable.uri} txn abort {damageable.transaction}"
-    assert advice == f"next: {command}  (what it loses is not known)"
-    assert why.endswith("; this gives up all that it staged")
+    assert advice == f"next: {command}  (its losses are unknown)"
+    assert why.endswith("; this gives up all its staged changes")
     run(*shlex.split(command)[1:], "--yes").ok()
     fsck("--all-versions").ok()
 
@@ -402,7 +402,7 @@ def test_31_what_may_not_be_read_is_not_damaged(run, closed):
         with catalog.transaction() as transaction:
             for at in range(8):
                 transaction.create_namespace(ns(f"n{at}"))
-        # all that is imported on the way is there before this process becomes somebody who may not read it
+        # import all modules before this process becomes a user who may not read them
         run("-c", folder, "fsck", "--level", "full").ok()
         run("-c", temporary, "fsck").failed(10)
         path = folder / closed

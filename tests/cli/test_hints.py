@@ -88,7 +88,7 @@ def lose_running_root(place: Place) -> str:
 
 
 def set_garbage(place: Place) -> None:
-    """As an older program let it in."""
+    """Store a value that an older program allowed."""
     transaction = place.catalog.begin()
     definition = transaction.draft.catalog
     definition.properties["olympia.retention.max-version-age"] = "a week"
@@ -142,7 +142,7 @@ def test_what_an_error_suggests(place, prepare, args, code):
 
 
 def test_the_suggestion_does_what_was_wanted(place):
-    """Where one command was to lead to another, that one works now."""
+    """The advised command succeeds, and then the original one does."""
     for prepare, args in ((drop_all, ["table", "restore", "--at", "v3", "--", "-a.orders"]),):
         prepare(place)
         follow(place.run(*args))
@@ -185,7 +185,7 @@ def test_plans_and_drops_say_how(place):
 
 
 def io_of(place: Place, *args: str) -> str:
-    """What is said where somebody looks at a terminal."""
+    """Return the output on a terminal."""
     said = Screen()
     with contextlib.redirect_stdout(Screen()), contextlib.redirect_stderr(said):
         from olympia_cli.cli.app import app
@@ -264,7 +264,7 @@ def test_did_you_mean(place, args, meant):
 
 
 def test_no_hint_names_a_command_in_words_that_cannot_be_pasted():
-    """What suggests a command gives its words to the error, which makes a command line of them."""
+    """Errors get the words of advised commands, and make a command line of them."""
     paths = [path for path in COMMANDS if " " in path] + ["expire purge", "with fsck", "with init"]
     named = re.compile(r"(?<!see )(?<!\")\b(" + "|".join(map(re.escape, paths)) + r")\b|\bolympia [a-z]")
     found = []

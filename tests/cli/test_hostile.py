@@ -1,4 +1,4 @@
-"""Files that are larger, farther away or numbered higher than anybody means: no command works at them for long."""
+"""Files that are absurdly large, far away or high in number: no command works on them for long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def hostile(run: Run, damageable: Sample) -> Run:
 
 
 class TestAVersionFarAway:
-    """Work is proportional to files that exist: nobody counts to the highest version."""
+    """Work is proportional to the files that exist: no command counts to the highest version."""
 
     def test_an_empty_root_is_told_and_salvaged_around(self, hostile, damageable, tmp_path):
         damageable.store.create(root_path(MAX_VERSION), b"")

@@ -252,7 +252,7 @@ class TestAlter:
             (["--rename-column", "name=id"], "has a column 'id' already"),
             (["--rename-column", "none"], "is not OLD=NEW"),
             (["--unset-iceberg", "none"], "no property 'none'"),
-            (["--add-column", "a int", "--metadata-location", "/x"], "use one"),
+            (["--add-column", "a int", "--metadata-location", "/x"], "run two commands"),
         ],
     )
     def test_what_does_not_fit_changes_nothing(self, lake, words, said):
@@ -269,7 +269,7 @@ class TestAlter:
         assert "~ table ns.t  column at → then; " in lake("log", "-n", "1").stdout
 
     def test_a_property_is_in_one_of_two_places(self, lake, olympia, tmp_path):
-        """Where the other one was meant, the command for it is said, and does it."""
+        """If the other place was probably meant, the command for it is printed, and works."""
         key = "write.format.default"
         done = lake("table", "alter", "ns.t", "--set", f"{key}=orc").ok()
         olympia(*suggested(done.stderr)).ok()
@@ -288,7 +288,7 @@ class TestAlter:
         assert lake("log", "-n", "1", "--json").json["versions"][0]["version"] == 3
 
     def test_a_table_whose_metadata_is_not_opened(self, lake):
-        """As ever: what the catalog itself keeps of a table needs nothing of its files."""
+        """Properties in the catalog can be changed without the table's files."""
         lake("table", "register", "ns.far", "--metadata-location", "s3://nowhere/x.json").ok()
         lake("table", "alter", "ns.far", "--set", "a=b").ok()
         lake("table", "alter", "ns.far", "--metadata-location", "s3://nowhere/y.json").ok()

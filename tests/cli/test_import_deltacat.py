@@ -68,7 +68,7 @@ def problems(ran):
 
 
 def expected_tables(expected):
-    """What DeltaCAT lists: each table, its id, its columns, how many files it has, and how many rows it reads."""
+    """Return each table as DeltaCAT lists it: its id, its columns, and the numbers of files and rows."""
     for namespace in expected["namespaces"]:
         for table in namespace["tables"]:
             [version] = table["table_versions"]
@@ -199,7 +199,7 @@ def test_into_one_namespace(real, bring, rows, run, empty):
 
 
 def test_a_source_is_followed(real, tmp_path, bring, rows, run, empty):
-    """What moved on there moves on here, through renames and replaced streams; what was changed here stays."""
+    """Changes at the source are imported, through renames and replaced streams; local changes stay."""
     folder, _ = real[SMALL]
     bring("--at", "1794787399263653840_aad81d32-cd16-4088-9675-4fc3ea9c79b1", source=folder).ok()
     assert len(rows("sales.items")) == 6
@@ -271,7 +271,7 @@ def test_what_plain_files_cannot_say_is_left_out(made, bring, rows):
 
 
 def test_what_is_left_out_names_the_command_that_brings_it(made, bring, empty):
-    """It is typed where Spark is."""
+    """The named command works where Spark is installed."""
     with made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
         txn.delta(partition, 1, data(1), type="upsert")
@@ -314,7 +314,7 @@ def test_identity_partitions_keep_their_values(made, bring, rows, empty):
         odd = txn.delta(txn.partition(stream, ["someday", 3, 1]), 1, table)
     done = bring()
     assert skipped(done, "n.t") == {
-        wrong: "its column 'n' does not hold the value of its partition throughout",
+        wrong: "its column 'n' has values that differ from its partition's",
         odd: "its partition has the value 'someday', and the column 'day' is date",
     }
     found = OlympiaCatalog("c", warehouse=str(empty)).load_table("n.t")
@@ -331,7 +331,7 @@ def test_files_stay_when_their_table_is_partitioned_in_another_way(made, bring, 
     with made.transaction() as txn:
         txn.version(stream[:2], "1", SCHEMA, operation="update")
         other = txn.delta(txn.partition(stream), 1, data(2))
-    assert skipped(bring(), "n.t") == {other: "its table is partitioned in another way by now"}
+    assert skipped(bring(), "n.t") == {other: "its table now has another partitioning"}
     assert rows("n.t") == [(1, "n1")]
 
 
@@ -357,7 +357,7 @@ def test_columns_are_found_by_their_ids(made, bring, rows):
     assert skipped(done, "n.t") == {
         other: "its column 'x' has the id of 'id'",
         texts: "its column 'id' is string, and the table's is long",
-        more: "its columns have no ids, and 'more' is none of the table's",
+        more: "its columns have no ids, and the table has no column 'more'",
     }
 
 
@@ -372,7 +372,9 @@ def test_a_value_for_older_files_is_not_lost_in_silence(made, bring, rows):
     with made.transaction() as txn:
         txn.version(stream[:2], "1", new, operation="update")
         txn.delta(partition, 2, pa.table({"id": [2], "name": ["n2"], "n": [5]}, schema=new))
-    why = "it lacks the column 'n', which has a value of its own there; its table has it, and stays as it is"
+    why = (
+        "it lacks the column 'n', which has a default value in the table; its table has this file, and was not changed"
+    )
     for _ in range(2):
         assert problems(bring()) == {f"{old} of table n.t": why}
         assert rows("n.t") == [(1, "n1")]
@@ -390,7 +392,7 @@ def test_a_file_that_cannot_be_read_now_stays_in_its_table(made, bring, rows):
     (made.folder / known).write_bytes(bytes(len(content)))
     with made.transaction() as txn:
         txn.delta(partition, 2, data(2))
-    why = "it is no Parquet file, or was not written to its end; its table has it, and stays as it is"
+    why = "it is no Parquet file, or was not written to its end; its table has this file, and was not changed"
     assert problems(bring()) == {f"{known} of table n.t": why}
     (made.folder / known).write_bytes(content)
     assert rows("n.t") == [(1, "n1")]

@@ -36,7 +36,7 @@ def deltacat(folder):
 
 @pytest.fixture
 def server(monkeypatch, tmp_path):
-    """One that is known from a file of settings alone, which not every SDK reads as a whole."""
+    """A server that is configured in a settings file only, which not every SDK reads completely."""
     quiet_environment(monkeypatch)
     with StrictS3() as server:
         server.create_bucket(BUCKET)

@@ -56,7 +56,7 @@ def read(table):
 
 
 def told(ran):
-    """What was left out: problems, and what of each table."""
+    """Return the data that was left out: the problems, and the skipped parts of each table."""
     found = {one["what"]: one["why"] for one in ran.json["problems"]}
     found |= {f"{t['name']}: {one['what']}": one["why"] for t in ran.json["tables"] for one in t["skipped"]}
     assert ran.exit_code == (3 if found else 0), (ran.exit_code, found, ran.stderr)
@@ -384,7 +384,7 @@ class TestCheck:
         iox.write(4, UUID(int=8), UUID(int=1003), [])
         # what one of its lines adds is named, and in no state that is known
         assert [code for code, _, _ in check(50)] == ["I101", "I101", "I903"]
-        advice = look().failed(40, "a fork").stderr.rpartition(": see all that is wrong: ")[2]
+        advice = look().failed(40, "a fork").stderr.rpartition(": list all damage: ")[2]
         program, *words = shlex.split(advice)
         assert (program, run(*words).exit_code) == ("olympia", 50)
         assert len(run(*words, "-o", "jsonl").lines) == 3
@@ -474,7 +474,7 @@ class TestCheck:
         assert [code for code, _, _ in check(50)] == ["I201", "I201", "I202"]
 
     def test_data_files(self, check, bring, iox, filled):
-        """What the catalog needs, what only its history needs, and what nothing needs are three things."""
+        """Files that the catalog needs, files that only its history needs, and orphans are told apart."""
         first, second, third, fourth = iox.live.values()
         iox.commit(iox.remove(first), iox.remove(second))
         (iox.folder / second.path).unlink()
@@ -496,7 +496,7 @@ class TestCheck:
         ]
 
     def test_what_damage_hides_is_no_orphan_for_sure(self, run, iox, filled):
-        """Somebody once wiped a catalog that did not load, and then collected its 'orphans'."""
+        """An operator once wiped a catalog that did not load, and then deleted its 'orphans'."""
         filled[3].write_bytes(b"")
         found = run("import", "iox", iox.folder, "--check", "--json").json["findings"]
         assert found[-1]["message"] == "no readable transaction names it; an unreadable one may"
@@ -558,7 +558,7 @@ def test_an_older_pyiceberg_is_told():
 @pytest.mark.parametrize("history", [(), ("--history",)])
 @pytest.mark.parametrize("suffix", [".txn", ".ckpt"])
 def test_of_a_transaction_and_its_checkpoint_one_is_enough(bring, iox, read, suffix, history):
-    """They say the same, so nothing is left out where one of them is damaged; and the next run says the same again."""
+    """If either the transaction or its checkpoint is damaged, the other one is used, and no data is left out."""
     iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))))
     iox.commit(iox.add(iox.data("cpu", rows([2], v=[2]))))
     iox.checkpoint()

@@ -154,7 +154,7 @@ def test_a_partition_column_that_is_in_the_file_too(bring, write, rows):
     write("t/day=1/p.parquet", s=[{"x": 1, "y": 2}] * 2, day=[1, 1], v=[1, 2])
     write("t/day=2/p.parquet", day=[2, 3], v=[3, 4])
     write("t/day=3/p.parquet", v=[5])
-    assert problems(bring()) == {"t/day=2/p.parquet": "its column 'day' does not hold what its path says throughout"}
+    assert problems(bring()) == {"t/day=2/p.parquet": "its column 'day' has values that differ from its path"}
     assert [(day, v) for day, _, v in rows("raw.t")] == [(1, 1), (1, 2), (3, 5)]
     write("t/day=many/p.parquet", v=[6])
     assert problems(bring())["t/day=many/p.parquet"] == "its path says 'many', and the column is int64"
@@ -239,7 +239,7 @@ def test_a_table_that_takes_nothing_any_more_says_what_can_be_done(bring, write,
     write("t/3.parquet", v=[3])
     stuck = bring()
     [problem] = stuck.json["problems"]
-    assert "not known any more" in problem["why"]
+    assert "can no longer be told apart" in problem["why"]
     assert json.loads(stuck.stderr.splitlines()[-1])["error"]["hint"].endswith(problem["command"])
     run(*shlex.split(problem["command"])[1:]).ok()
     bring().ok()
@@ -313,7 +313,7 @@ def test_a_place_without_files(run, tmp_path, empty, look):
 
 @pytest.mark.parametrize("place", ["raw", "raw/lake", "raw/a/lake"])
 def test_a_catalog_that_lies_among_the_files(run, write, tmp_path, place):
-    """What the first run made there is no source of the second one."""
+    """The files of the catalog itself are no source for a second run."""
     run("init", tmp_path / place, "-q").ok()
     write("t/a.parquet", v=[1])
     words = ("-c", tmp_path / place, "import", "parquet", tmp_path / "raw", "--json")

@@ -1,4 +1,4 @@
-"""What stands where on terminals of 80, 120 and 200 columns. In this process, with a screen for stdout."""
+"""The layout on terminals of 80, 120 and 200 columns, tested in this process with a screen for stdout."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ def test_a_diff_folds_what_is_alike_and_keeps_what_has_fields_apart(show, sample
 
 
 def drawn(screen: str, width: int) -> list[str]:
-    """What is left on a terminal in the end, after lines were drawn over and erased."""
+    """Return the final content of the terminal, after lines were overwritten and erased."""
     lines: list[list[str]] = [[]]
     row = column = 0
     for found in re.finditer(r"\x1b\[([0-9;?]*)([A-Za-z])|[^\x1b]", screen):
@@ -181,7 +181,7 @@ def drawn(screen: str, width: int) -> list[str]:
 @pytest.mark.parametrize("width", [80, 120])
 def test_nothing_is_left_of_a_progress_bar(sample, width):
     seen = look("-c", sample.uri, "expire", "--simulate", width=width)
-    assert "reading what is kept" in seen.screen
+    assert "reading kept versions" in seen.screen
     lines = drawn(seen.screen, width)
     assert lines[0].split() == ["POLICY", "OLDEST", "VERSIONS", "FILES", "BYTES"]
     assert not [line for line in lines if "reading" in line or "━" in line]

@@ -90,7 +90,7 @@ def test_the_variable_and_the_flag(olympia, monkeypatch):
 
 
 def test_what_the_catalog_holds_is_exact(run, tmp_path):
-    """As in all JSON: nothing is escaped twice."""
+    """Values of the catalog are not escaped twice."""
     folder = tmp_path / "tab\there"
     run("init", folder).ok()
     [end] = log(run("-c", folder, "ns", "ls", *JSON).ok())

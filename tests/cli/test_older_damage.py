@@ -133,13 +133,13 @@ def test_an_expire_goes_on_when_what_stands_in_its_way_is_known(place, what):
 
 
 def test_a_look_at_one_version_says_nothing_of_the_latest(place):
-    """What both have is mended by a repair; the advice is followed until nothing is left to do."""
+    """A repair mends damage that both versions have; the advice is followed until none is left."""
     store = LocalStore(place)
     spoil(store, str(Catalog(store).snapshot().find(table("a.t0"))), "missing")
     found = run_here("-c", place, "fsck", "--level", "full", "--at", f"v{HIT}", "--json")
     [following] = found.json["next"]
     assert following["command"][3:] == ["fsck", "--level", "full", "--all-versions"]
-    assert "is whole" not in following["why"]
+    assert "is sound" not in following["why"]
     seen = []
     while following and len(seen) < 5:
         words = [*following["command"][1:], *(["--yes"] if "--repair" in following["command"] else [])]
@@ -172,7 +172,9 @@ def test_a_history_of_which_nothing_can_be_read_is_damage(place):
 def test_what_is_known_is_told_as_such(place):
     lose(LocalStore(place), "definition")
     run_here("-c", place, "fsck", "--level", "full", "--all-versions", "--acknowledge").ok()
-    failed = run_here("-c", place, "table", "show", "a.new3", "--at", f"v{HIT}").failed(40, "that is known")
+    failed = run_here("-c", place, "table", "show", "a.new3", "--at", f"v{HIT}").failed(
+        40, "this damage is acknowledged"
+    )
     assert f"v{NEXT} " in run_here(*suggested(failed.stderr)).ok().stdout
 
 

@@ -1,4 +1,4 @@
-"""How far long work is: a bar for a person, lines for a log file, nothing for a program."""
+"""Progress of long work: a bar on a terminal, lines for a log file, no output for a program."""
 
 from __future__ import annotations
 

@@ -71,12 +71,12 @@ def test_the_plan_comes_first(run, lake, tmp_path):
     assert plan == [
         f"plan: v6 of {tmp_path}/copy becomes v9 of {lake}: 6 objects",
         "  - table a.since",
-        "lose    1 object that can be read here: gone or other in the copy",
-        "bring   0 definitions, 0 bytes; the nodes are written anew",
-        "close   the names of v3…v4, whose roots are lost: readers stop there, and writers could commit",
+        "lose    1 object that can be read here: missing or different in the copy",
+        "copy    0 definitions, 0 bytes; the nodes are rewritten",
+        "close   the lost roots of v3…v4: readers stop there, and writers could commit",
         "keep    v0…v8 (9 versions) aside, readable by number, until promote --forget",
         "keep    the record of 1 export: x",
-        "leave   the older versions of the copy where they are: they are not brought along",
+        "leave   the older versions of the copy where they are: they are not copied",
         f"to do it: olympia -c {lake} promote {tmp_path}/copy",
     ]
     assert asked.stderr.splitlines()[:-1] == plan[:-1]
@@ -142,7 +142,7 @@ def test_a_copy_that_holds_data_of_its_own_must_stay(run, lake, tmp_path):
     own = f"{copy}/data/own/v1.json"
     run("-c", copy, "table", "register", "a.own", "--metadata-location", own).ok()
     told = run("-c", lake, "promote", copy, "--dry-run").ok()
-    assert f"1 table or view lies in {copy}, so do not delete that" in told.stderr
+    assert f"1 table or view has its files in {copy}, so do not delete it" in told.stderr
     run("-c", copy, "table", "register", "a.encoded", "--metadata-location", Path(own).as_uri()).ok()
     run("-c", copy, "table", "register", "a.beside", "--metadata-location", f"{copy}-2/v1.json").ok()
     assert run("-c", lake, "promote", copy, "--dry-run", "--json").ok().json["stays_in_copy"] == 2
@@ -153,7 +153,7 @@ def test_a_copy_that_is_not_whole_is_refused(run, lake, tmp_path):
     run("-c", lake, "fsck", "--salvage", copy).ok()
     store = LocalStore(copy)
     spoil(store, str(Catalog(store).snapshot().find(table("a.t3"))), "flipped")
-    run("-c", lake, "promote", copy, "--yes").failed(40, "is not whole", f"olympia -c {copy} fsck")
+    run("-c", lake, "promote", copy, "--yes").failed(40, "is not sound", f"olympia -c {copy} fsck")
     assert Catalog(LocalStore(lake)).snapshot().version == LAST
 
 

@@ -1,4 +1,4 @@
-"""What a crontab relies on: `--quiet` prints nothing when all is well, and `-o csv` of a change is CSV."""
+"""Output for crontabs: `--quiet` prints nothing when all is well, and `-o csv` of a change is CSV."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ runs init. serve prints its URL, and does not end."""
 
 @pytest.mark.parametrize("command", SHAPES)
 def test_every_command(command: str, on_sample: Callable[..., Any]):  # noqa: F811
-    """It says nothing with --quiet, and prints nothing but what it was asked for."""
+    """With --quiet the command prints only the requested data."""
     done = on_sample(command, "-q").ok()
     assert done.stderr == ""
     assert command in DATA or done.stdout == ""

@@ -113,7 +113,7 @@ def test_what_cannot_be_read_and_what_came_later(run, lake, rebuild, tmp_path):
 
 def test_what_is_not_for_it(run, lake, tmp_path):
     run("-c", tmp_path / "new", "rebuild", lake).failed(12, "has versions of its own")
-    run("-c", tmp_path / "new", "rebuild", tmp_path / "none").failed(10, "nothing of a catalog")
+    run("-c", tmp_path / "new", "rebuild", tmp_path / "none").failed(10, "no files of a catalog")
     run("-c", lake, "rebuild", lake).failed(2, "is the new catalog itself")
     assert not (tmp_path / "new").exists()
 
@@ -142,7 +142,7 @@ def test_a_catalog_of_others_is_refused(run, lake, rebuild, tmp_path):
     for words in ((), ("--dry-run",)):
         refused = rebuild(lake, *words)
         assert (refused.exit_code, refused.stdout) == (11, "")
-        assert "is a catalog of other objects already" in refused.stderr
+        assert "is already a catalog with other objects" in refused.stderr
     assert run("-c", tmp_path / "new", "ns", "ls", "--json").json["namespaces"][0]["name"] == "theirs"
     run("-c", tmp_path / "new", "ns", "drop", "theirs").ok()
     assert [one["name"] for one in rebuild(lake).json["tables"]] == ["a.t"]

@@ -48,7 +48,7 @@ def test_a_rollback_leads_out_of_a_version_with_a_damaged_node(run, folder):
     run("-c", folder, "table", "ls").failed(40)
     dry = run("-c", folder, "rollback", "v2", "--dry-run").ok()
     assert "cannot be shown" in dry.stderr
-    run("-c", folder, "rollback", "v2", "--yes").failed(12, "not known")
+    run("-c", folder, "rollback", "v2", "--yes").failed(12, "are unknown")
     run("-c", folder, "rollback", "v2", "--yes", "--even-if-unknown", "-m", "damaged node").ok()
     assert len(run("-c", folder, "table", "ls").ok().lines) == 39
 

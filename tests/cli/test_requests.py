@@ -1,4 +1,4 @@
-"""What reading commands ask of the store: files, and the rounds in which a caller waits for them. Counts, not times."""
+"""The requests of reading commands to the store: files and round trips are counted, not timed."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ def test_what_lives_elsewhere_stays_there_and_what_is_new_stays_too(olympia):
     olympia("table", "rename", "sales.lines", '"a.b".lines').ok()
     olympia("ns", "drop", "sales", "--cascade", "-q").ok()
     done = olympia("ns", "restore", "sales", "--at", "v7").ok()
-    assert done.stderr == 'left where it is: table sales.lines lives as "a.b".lines now\n'
+    assert done.stderr == 'not restored: table sales.lines is "a.b".lines now\n'
     olympia("table", "register", "sales.new", "--metadata-location", "s3://new").ok()
     olympia("table", "drop", "sales.orders_2025").ok()
     olympia("ns", "alter", "sales", "--set", "owner=bob").ok()

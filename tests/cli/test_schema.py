@@ -21,7 +21,7 @@ NAMES = sorted({name for names in shapes.SHAPES.values() for name in names} | se
 
 @pytest.mark.parametrize("command", [*COMMANDS, *shapes.ON_STDERR])
 def test_each_is_a_json_schema_of_its_own(command, run):
-    """It names no file, and the dialect's own rules take it."""
+    """The schema refers to no other file, and is valid in its dialect."""
     printed = run("schema", *command.split()).ok().json
     check(printed, "schema")
     jsonschema.Draft202012Validator.check_schema(printed)
@@ -77,7 +77,7 @@ def test_what_options_print(name, olympia):
 
 
 def test_every_shape_is_checked_against_a_run():
-    """So that no schema describes what nobody prints."""
+    """Every schema belongs to a document that a test prints."""
     elsewhere = {"init", "staged", "error", "log-line", "log-html", "serve", "status-unseen"}
     elsewhere |= {"deltacat-check", "import-check"}
     assert set(NAMES) == {name for name, _ in RUNS.values()} | (set(OTHERS) - {"status-full"}) | elsewhere

@@ -242,7 +242,7 @@ class TestImporting:
             ]
 
     def test_renames_follow_each_other(self, run, empty, sample):
-        """Of a namespace with all that is in it; of a table to the name that another one leaves."""
+        """A namespace is renamed with its tables, and a table gets the name that another one gave up."""
         bring = lambda: run("-c", empty, "import", "olympia", sample.uri, "--json").ok().json  # noqa: E731
         bring()
         for words in (
@@ -302,10 +302,10 @@ class TestExporting:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            ("--for other", "no program"),
+            ("--for other", "there are no copies for"),
             ("--for java-sdk --mode minimal", "shares nothing"),
             ("--for java-sdk --expires 1d", "does not expire"),
-            ("--for java-sdk --engine spark", "by this process"),
+            ("--for java-sdk --engine spark", "always made locally"),
         ],
     )
     def test_what_means_nothing_for_it(self, run, sample, words, said):

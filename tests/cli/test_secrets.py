@@ -257,7 +257,7 @@ def test_the_location_of_the_catalog(command, run, config, monkeypatch, tmp_path
 @pytest.mark.parametrize("profile", ["lake", "emulator"])
 @pytest.mark.parametrize("words", ["ns ls", "doctor", "status", "fsck", "export create x --dest s3://lake/d"])
 def test_a_store_that_does_not_answer(words, profile, run, config, monkeypatch):
-    """What the SDKs raise repeats the endpoint; with --debug all of it is told."""
+    """Errors of the SDKs repeat the endpoint; --debug prints all of it."""
     config(CONFIG)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
     done = clean(run("--profile", profile, *words.split(), "--debug", "--verbose", "--timeout", "300ms"))
@@ -285,7 +285,7 @@ def test_a_traceback_file(run, sample, monkeypatch):
 
 
 def test_what_a_library_warns_of(run, capfd):
-    """Python itself prints the warnings of libraries where nobody listens to them."""
+    """Python prints warnings of libraries itself, unless a handler is set."""
     code = (
         "import logging, sys\n"
         "from olympia_cli.cli.talk import begin, hear_libraries\n"
@@ -329,7 +329,7 @@ def test_mistakes_with_other_secrets(words, olympia):
 
 
 def test_tables_of_another_catalog_that_holds_them(olympia, tmp_path):
-    """One cannot be read, and the SDK says so with a part of its location; the other would be stored."""
+    """The first table cannot be read, and the SDK's error has a part of its location; the other one would be stored."""
     uri = f"sqlite:///{tmp_path}/other.db"
     other = SqlCatalog("other", uri=uri, warehouse=f"file://{tmp_path}/warehouse")
     other.create_namespace("n")
@@ -374,7 +374,7 @@ def test_tables_of_another_catalog_that_holds_them(olympia, tmp_path):
     ],
 )
 def test_a_location_with_a_secret_is_not_stored(words, location, run, empty, tmp_path):
-    """Nothing that a statement could put into the catalog holds it, and the refusal says what to do."""
+    """No statement stores the secret, and the refusal names the next step."""
     on_empty = partial(run, "-c", empty)
     on_empty("ns", "create", "sales").ok()
     on_empty("table", "register", "sales.lines", "--metadata-location", "s3://lake/0").ok()
@@ -406,7 +406,7 @@ def test_a_table_that_has_such_a_location_can_still_be_changed_and_restored(olym
 
 
 NAMES = {"ns create", "ns rename", "export create"}
-"""Their first argument becomes the name of something, which is data, and shown as it is."""
+"""Commands whose first argument names a new object; it is data, and shown unchanged."""
 
 
 def values(command: str) -> Iterator[list[str]]:

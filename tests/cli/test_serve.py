@@ -66,7 +66,7 @@ def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
             assert asked.wait(30)
             os.kill(program.pid, signal.SIGTERM)
 
-            # whoever comes now finds nobody; whoever is there is answered
+            # new connections are refused; open ones are answered
             def is_closed() -> bool:
                 try:
                     httpx.get(f"{started['url']}/healthz", timeout=60)

@@ -1,4 +1,4 @@
-"""Where the catalog is: flags beat the environment, which beats the config file."""
+"""The location of the catalog: flags beat the environment, which beats the config file."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_storage_options_reach_the_store(run, config, monkeypatch):
 
 
 class TestStorageOptions:
-    """Those of the profile hold for every location on the same kind of store, however it was given."""
+    """Options of the profile apply to every location on the same kind of store, however it was given."""
 
     STORAGE = '[default.storage]\nendpoint_url = "http://127.0.0.1:9"\n'
 
@@ -219,7 +219,7 @@ def test_secrets_are_never_printed(run, config):
 
 
 def test_a_flag_that_is_empty_does_not_lead_to_another_catalog(run, three, monkeypatch):
-    """As with an unset variable of a script: `-c "$CATALOG" ns drop …`."""
+    """A script with an unset variable runs such a command: `-c "$CATALOG" ns drop …`."""
     monkeypatch.setenv("OLYMPIA_CATALOG", three["environment"])
     run("-c", "", "ns", "ls").failed(2, "--catalog is empty")
     run("--profile", "", "ns", "ls").failed(2, "--profile is empty")
@@ -270,7 +270,7 @@ class TestKeysThatAreNone:
         assert words[0] in done.json["next"]["why"]
 
     def test_of_another_profile(self, run, config, three):
-        """It is in nobody's way who needs another profile; `config show` looks at all of them."""
+        """Commands with another profile still work; `config show` reads all profiles."""
         path = config(f'[default]\ncatalog = "{three["file"]}"\n[prod]\nuri = "x"\n')
         run("ns", "ls").ok()
         run("--profile", "prod", "ns", "ls").failed(2, str(path), "uri")
@@ -315,4 +315,4 @@ class TestNoDefault:
         run("-c", three["flag"], "ns", "ls").ok()
 
     def test_without_a_file(self, run):
-        assert "make a profile" in run("ns", "ls", "--json").error["hint"]
+        assert "create a profile" in run("ns", "ls", "--json").error["hint"]

@@ -1,4 +1,4 @@
-"""What lists and shows say beyond names: wide lists, counts, and the schema in a table's own metadata."""
+"""The content of lists and shows beside names: wide lists, counts, and the schema in a table's own metadata."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ sys.stderr.write("\\n" + " ".join([str(code), *there]))
 
 
 def imported(*args: str) -> tuple[int, set[str]]:
-    """How a run ended, and the packages and modules that it imported."""
+    """Return the exit code of a run, and the packages and modules that it imported."""
     done = subprocess.run([sys.executable, "-c", PROGRAM, *args], capture_output=True, text=True, stdin=subprocess.PIPE)
     code, *modules = done.stderr.splitlines()[-1].split()
     return int(code), set(modules)

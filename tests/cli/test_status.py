@@ -155,7 +155,7 @@ class TestNext:
         assert watched.olympia("status", "--json").json["hint_lag"] == 0
 
     def test_an_old_root_in_the_place_of_the_next_version(self, watched):
-        """It says the same as the warning of every command that reads."""
+        """status has the same message as the warning of every reading command."""
         old, new = (watched.sample.folder / root_path(version) for version in (1, 8))
         new.write_bytes(old.read_bytes())
         warned = watched.olympia("ns", "ls").stderr.removeprefix("warning: ").partition(": see ")[0]
@@ -209,7 +209,7 @@ class TestValues:
         assert (open_one["id"], open_one["state"]) == (watched.sample.transaction, "open")
 
     def test_a_note_that_is_no_json_is_not_repeated(self, watched):
-        """Anybody who may write into a catalog may have left it, and what is printed is read by other programs."""
+        """Every user who may write into a catalog may have left the note, and other programs read the output."""
         for number in ("1e999", "NaN", "-Infinity"):
             for name in ("last-fsck", "last-expire", "last-export"):
                 path = watched.sample.folder / f"ops/{name}.json"
@@ -283,7 +283,7 @@ class TestPrometheus:
         assert prometheus.parse(text)["olympia_up"].labels == {"catalog": str(tmp_path / name)}
 
     def test_the_recipe_of_the_guide_never_leaves_an_empty_file(self, damageable, tmp_path):
-        """As cron runs it: healthy, unreadable, and with a location that is wrong."""
+        """The recipe runs as in cron: with a healthy and an unreadable catalog, and with a wrong location."""
         [line] = re.findall(r"^\*/5 \* \* \* \* (.*)$", GUIDE.read_text(), re.MULTILINE)
         olympia = shlex.join(command_line())
         line = line.replace("/var/lib/node_exporter", str(tmp_path))

@@ -1,4 +1,4 @@
-"""What a person sees: real processes on a pseudo-terminal."""
+"""Output on a terminal: real processes on a pseudo-terminal."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def seen(sample: Sample) -> Callable[..., Seen]:
 
 
 def split_at_gap(lines: list[str]) -> tuple[list[str], str, list[str]]:
-    """What stands before the empty line, the heading of the table after it, and its rows."""
+    """Return the text before the empty line, the header of the table after it, and its rows."""
     gap = lines.index("")
     return lines[:gap], lines[gap + 1], lines[gap + 2 :]
 
@@ -180,7 +180,7 @@ class TestTables:
 
     @pytest.mark.parametrize("width", [80, 100, 120])
     def test_files_and_revisions_take_a_line_each(self, run, tmp_path, width):
-        """What all rows share is told once, before them; the rows stay different, and -o wide has all of each."""
+        """Values that all rows share are printed once, at the top; rows stay distinct, and -o wide has all values."""
         lake = str(tmp_path / "lake")
         run("init", lake, "-q").ok()
         run("-c", lake, "ns", "create", "ns", "-q").ok()
@@ -415,7 +415,7 @@ class TestPrompts:
         (damageable.folder / str(lost)).unlink()
         words = ("-c", damageable.uri, "rollback", "v2", "--yes")
         for answer, code in (("yes\n", 12), (f"{damageable.uri}\n", 0)):
-            shown = look(*words, width=400, type=answer, asked="type where the catalog is")
+            shown = look(*words, width=400, type=answer, asked="type the location of the catalog")
             assert shown.exit_code == code, shown.screen
             assert "[y/N]" not in shown.screen
         assert damageable.catalog.snapshot().version == 8

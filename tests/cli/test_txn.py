@@ -1,4 +1,4 @@
-"""Distributed transactions: begun by one process, gone on with by others, committed by one of them."""
+"""Distributed transactions: begun by one process, continued by others, committed by one of them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class TestWhatIsLeft:
 
 
 def test_a_read_inside_a_serializable_one_is_kept(olympia):
-    """What it relied on was changed by another: it must not be committed."""
+    """A transaction cannot be committed after another commit changed an object that it read."""
     id = olympia("txn", "begin", "--isolation", "serializable", "-o", "name").ok().stdout.strip()
     assert olympia("table", "show", "sales.lines", "--txn", id, "--json").ok().json["properties"] == {"k": "v"}
     olympia("ns", "create", "because-k-is-v", "--txn", id).ok()

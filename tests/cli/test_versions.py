@@ -76,7 +76,7 @@ class TestLog:
 
     @pytest.mark.parametrize("name", ["nope", "sales.nope", "nope.t", "sales.order_2025"])
     def test_a_name_that_no_version_knows(self, olympia, name):
-        """What is advised is there."""
+        """The advised commands exist."""
         failed = olympia("log", name).failed(10)
         assert failed.stdout == ""
         if "did you mean" in failed.stderr:
@@ -231,7 +231,7 @@ class TestDiff:
         assert "+ properties.tier: gold" in line.split("\t")
 
     def test_renames(self, olympia):
-        """Of a table with its namespace, and of one that was altered as well."""
+        """A table is renamed with its namespace, and so is one that was altered as well."""
         olympia("ns", "rename", "sales", "revenue").ok()
         olympia("table", "alter", "revenue.lines", "--set", "k=w").ok()
         found = self.changes(olympia("diff", "v7", "--json"))
@@ -275,7 +275,7 @@ class TestDiff:
         assert olympia("diff", "v5", "-o", "name").ok().lines == ["sales.lines", "sales.orders_2025"]
 
     def test_all_fields_with_a_patch(self, olympia):
-        """Those of what came and went, too; the others are shown without it."""
+        """With the patch, created and dropped objects show their fields, too."""
         [line] = olympia("diff", "v5", "v6").ok().lines
         assert line == "+ table sales.lines"
         [line] = olympia("diff", "-p", "v5", "v6").ok().lines
@@ -294,7 +294,7 @@ class TestTimeTravel:
             done = olympia("time-travel", "--at", reference, *form).ok()
             assert done.stdout == olympia("time-travel", reference, *form).ok().stdout
         olympia("time-travel", "v2", "--at", "v2").failed(2, "do not go together")
-        olympia("time-travel").failed(2, "which version")
+        olympia("time-travel").failed(2, "no version is named")
         olympia("time-travel", "").failed(2)
         olympia("time-travel", "--at", "").failed(2)
 

@@ -1,7 +1,7 @@
-"""All that this package does on Spark, one after the other, in a process of its own, since a process has one Spark.
+"""Runs everything that this package does on Spark, in a process of its own, because a process has one Spark.
 
-It prints a line of JSON for each thing that it has done. Of some it says on stdout when a phase begins, waits for a
-line on stdin before it goes on, and says when tasks of it are running.
+It prints a line of JSON for each result. In some phases it prints their beginning, waits for a line on stdin, and
+prints when tasks are running.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def read(spark, catalog: str) -> dict:
 
 
 def where(batches):
-    """Which executor ran this, and where it has the package from. Its Python workers have one parent."""
+    """Return the executor that ran this, and the location of its package. Its Python workers have one parent."""
     import os
 
     import olympia_cli
@@ -91,7 +91,7 @@ def command(line: list[str]) -> dict:
 
 
 def heard(spark, line: list[str]) -> dict:
-    """The same, with somebody who hears each line on stderr before it goes on."""
+    """Run the command, and call a listener for each line on stderr before it continues."""
     from olympia_cli.cli.app import app
 
     out, err = io.StringIO(), Heard(Told(spark))
@@ -133,7 +133,7 @@ def dead(spark, catalog: str) -> list:
 
 
 class Told:
-    """Progress that somebody else decides."""
+    """Progress that a caller controls."""
 
     def __init__(self, spark) -> None:
         self._spark = spark

@@ -45,7 +45,7 @@ POLICY = ("--keep-last", "3", "--older-than", "3d")
 ON_SPARK = ("--engine", "spark", "--parallelism", "2")
 FILES = ("table", "files", "-o", "jsonl")
 ON_CONNECT = (FILES, ("fsck", "--level", "full", "--json"), ("expire", *POLICY, "--dry-run", "--json"))
-"""One of each way to go about Spark: a copy is made and verified as fsck reads."""
+"""Each way of using Spark has a command here: a copy is made and verified by the same reads as fsck."""
 ON_CLUSTER = (
     FILES,
     ("export", "create", "copy", "--dest", "{copy}", "--json"),
@@ -120,7 +120,7 @@ class World:
         assert self.left("spark/copy") == self.left("local/copy")
 
     def same(self, text: str, one: str = "spark", other: str = "local") -> list[str]:
-        """What a command says, in any order, of one place."""
+        """Return the lines of a command's output in sorted order, with one place in the name of another."""
         text = re.sub(r', "metrics": \{.*\}(?=\}$)', "", text, flags=re.MULTILINE)
         return sorted(text.replace(f"{self.folder}/{one}", f"{self.folder}/{other}").splitlines())
 
@@ -184,7 +184,7 @@ LOST = "an executor was lost: other executors repeat its work"
 
 @dataclass
 class Played:
-    """What the program said of a cluster to which much happens; see `played`."""
+    """The results of the cluster scenario; see `played`."""
 
     world: World
     dest: Path
@@ -193,11 +193,11 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory) -> Played:
-    """All that is done on a cluster, once: a driver, and executors whose Python lacks this package.
+    """Run the whole scenario once on a cluster with a driver, and executors whose Python lacks this package.
 
-    An executor is killed in the middle of an fsck and of an export, and started anew. A machine dies with its executor
-    in the middle of an expire. Another joins in the middle of an fsck, which sees neither that catalog nor the place
-    that an export goes to. On the two that are left a job is submitted.
+    An executor is killed in the middle of an fsck and of an export, and restarts. A machine dies with its executor in
+    the middle of an expire. Another one joins in the middle of an fsck; it has neither the catalog nor the destination
+    of an export. A job is submitted on the two remaining machines.
     """
     folder = tmp_path_factory.mktemp("cluster")
     world = World.make(folder, *ON_CLUSTER)
@@ -280,8 +280,10 @@ def test_what_one_executor_does_not_see_is_not_damaged(played):
 
 
 def test_a_destination_that_one_executor_does_not_see_is_no_backup(played):
-    """All of them see the catalog. What was copied where the others do not look is not recorded, and an export can be
-    gone on with where everybody sees it."""
+    """All executors see the catalog. A copy at a place that only one executor sees is not recorded.
+
+    The export can be resumed with a place that all executors see.
+    """
     world, dest = played.world, played.dest
     check_unprepared(world, world.results["unseen"][1], "unseen/dest")
     catalog = Catalog(LocalStore(f"{world.folder}/spark/catalog"))
@@ -306,7 +308,7 @@ def check_unprepared(world: World, ran: dict, place: str) -> None:
     error = json.loads(ran["stderr"])["error"]
     assert error["code"] == "ExecutorUnprepared"
     host = socket.gethostname()
-    assert f"the executor on {host} does not see what is at {world.folder}/{place}: " in error["message"]
+    assert f"the executor on {host} does not see the files at {world.folder}/{place}: " in error["message"]
     assert error["hint"].startswith("mount the same folder")
     assert ran["stdout"] == ""
 
@@ -345,7 +347,7 @@ def submit(world: World, cluster: Cluster, python: str) -> subprocess.CompletedP
 
 
 def test_a_job_that_is_submitted(played):
-    """It runs where spark-submit says, under that name, and ends with the command's exit code."""
+    """The job runs on the master of spark-submit, under the given name, and ends with the command's exit code."""
     done = played.submitted
     assert done.returncode == 50, done.stderr[-4000:]
     found = json.loads(done.stdout)

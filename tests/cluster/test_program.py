@@ -60,14 +60,14 @@ def test_spark_talks_on_stderr_and_only_when_asked(program, tmp_path):
     chosen = ("--engine", "spark", "--parallelism", "2", "--conf", "spark.task.maxFailures=2")
     loud = program(*words, *chosen, "--conf", "spark.ui.retainedTasks=99", "--verbose", SPARK_TESTING="").ok()
     assert loud.stdout == here.stdout
-    assert "engine: spark: it was asked for" in loud.stderr.splitlines()
+    assert "engine: spark: requested by an option" in loud.stderr.splitlines()
     assert "reading tables" in loud.stderr.splitlines()
     assert "WARN" in loud.stderr, "what Spark itself says"
     check_event_log(tmp_path)
 
 
 def check_event_log(folder: Path) -> None:
-    """What spark-defaults.conf says counts where no flag says it, and jobs are called what they are."""
+    """Settings of spark-defaults.conf apply unless a flag replaces them, and jobs have descriptive names."""
     [log] = folder.glob("local-*")
     events = [json.loads(line) for line in log.read_text().splitlines()]
     environment = next(event for event in events if event["Event"] == "SparkListenerEnvironmentUpdate")
@@ -85,7 +85,7 @@ def check_event_log(folder: Path) -> None:
 
 
 def test_executors_without_credentials(program, tmp_path):
-    """Who started it may read, and the executors may not. A job that fails on them is one line, too."""
+    """The user who started it may read, but the executors may not. A job that fails on them prints one line, too."""
     with StrictS3() as server:
         server.create_bucket(BUCKET)
         catalog = Catalog.create(S3Store(BUCKET, "lake", s3_options(server.url)))
@@ -110,7 +110,7 @@ def test_executors_without_credentials(program, tmp_path):
 
 
 def test_masters_that_give_nothing(tmp_path):
-    """One that has no workers, and one that takes connections and never answers."""
+    """The first master has no workers, and the second one accepts connections but never answers."""
     with spark_cluster(tmp_path, workers=0) as cluster, socket.socket() as silent:
         silent.bind(("127.0.0.1", 0))
         silent.listen()

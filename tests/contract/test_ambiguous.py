@@ -1,4 +1,4 @@
-"""Creation when the store's answers cannot be trusted: nobody believes what is not so."""
+"""Creation with unreliable answers of the store: no writer believes a false outcome."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_refusal_at_once_is_believed(faulty):
 
 
 def test_unreadable_key_after_a_failed_creation(faulty):
-    """With no permission to read, nobody can say who won: that is known at once."""
+    """Without permission to read, the outcome is unknown at once."""
     proxy, place = faulty
     proxy.break_with(Fault(Mode.DENIED_INSTEAD, methods=("GET",)), Fault(Mode.ERROR_500_AFTER, methods=WRITES))
     with pytest.raises(OutcomeUnknown):
@@ -204,7 +204,7 @@ def test_every_operation_outlasts_a_server_that_is_away(faulty):
 
 
 def test_a_server_that_restarts_fails_no_commit(strict_s3):
-    """Nobody listens for a while: the same time is allowed as for a server that answers with errors."""
+    """While the server is down, the same timeout applies as for errors of a server."""
     proxy = FaultProxy(strict_s3.url).start()
     place = s3_place(proxy.url)
     catalog = Catalog.create(place.open())
@@ -222,7 +222,7 @@ def test_a_server_that_restarts_fails_no_commit(strict_s3):
 
 
 def test_the_reason_is_what_the_server_said_last(faulty):
-    """That our own time was up says less: half a minute of 503 is not 'no answer in time'."""
+    """Our own timeout says less: half a minute of 503 is not 'no answer in time'."""
     proxy, place = faulty
     place.open().create("a", b"1")
     store = place.open(time_allowed=2.0)
@@ -242,7 +242,7 @@ def test_the_reason_is_what_the_server_said_last(faulty):
 
 
 def test_a_hint_that_hangs_costs_its_own_time_and_no_more(faulty, monkeypatch):
-    """It is best effort: those that wait behind it have had their time when it is given up, and are not begun."""
+    """Hints are best effort: later operations that have used up their time are not begun."""
     proxy, place = faulty
     store = place.open()
     store.create("warm", b"")

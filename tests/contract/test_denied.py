@@ -1,4 +1,4 @@
-"""What may not be read is not damaged: fsck says that it has no permission, and gives no verdict."""
+"""Files without read permission are not damaged: fsck reports the missing permission, and gives no verdict."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How many requests an operation costs, counted by the server."""
+"""The number of requests of each operation, counted by the server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What `olympia_cli.storage.protocol` promises, asked of every backend.
+"""The promises of `olympia_cli.storage.protocol`, tested on every backend.
 
-`place` is a fresh location; each `place.open()` is a client of its own. `store` is one such client.
+`place` is a fresh location; each `place.open()` is a client of its own. `store` is one of these clients.
 """
 
 import itertools

@@ -26,7 +26,7 @@ class Wanted:
     objects: set[ObjectName] | None = None
     damaged: bool | None = True
     sound: bool = True
-    """Whether the other checker judges versions as fsck must."""
+    """True if the independent checker judges the versions as fsck must."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def expired_case(do: Callable[[Sample, Store], Wanted]) -> Callable[[Sample, Sto
 
 
 def many(make: Callable[..., Callable[[Sample, Store], Wanted]], *arguments: tuple[str, Any]) -> None:
-    """One case for each argument, which has a name. Two of them are tried on every store."""
+    """Register one case for each named argument. The first two are tested on every store."""
     for at, (name, argument) in enumerate(arguments):
         CASES.append(Case(f"{make.__name__}-{name}", make(argument), local=at > 1))
 

@@ -31,7 +31,7 @@ region = "us-east-1"
 
 @pytest.fixture(autouse=True)
 def _own_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of this machine's settings, and nothing left in them."""
+    """Remove this machine's settings, and leave none behind."""
     quiet_environment(monkeypatch)
     for name in ("CONFIG", "CACHE", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / "home" / name.lower()))
@@ -51,7 +51,7 @@ def expired_sample() -> Sample:
 
 @dataclass(frozen=True)
 class Ground:
-    """Where a catalog is put to be damaged. `words` name it on the command line; `files` is what is there now."""
+    """The place of a catalog to be damaged. `words` name it on the command line; `files` are its present files."""
 
     name: str
     store: Store
@@ -73,7 +73,7 @@ def strict_s3() -> Iterator[StrictS3]:
 
 @pytest.fixture(scope="session")
 def s3_ground(strict_s3: StrictS3, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
-    """One client for all tests: making one takes longer than most of them."""
+    """Use one client for all tests, because making a client takes longer than most tests."""
     prefix = f"at/{uuid.uuid4()}"
     store = S3Store(BUCKET, prefix, s3_options(strict_s3.url))
 
@@ -93,7 +93,7 @@ def s3_ground(strict_s3: StrictS3, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @pytest.fixture(scope="session")
 def local_ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
-    """One folder for all tests: only what the test before has changed is written anew."""
+    """Use one folder for all tests, because only changed files are written again."""
     folder = tmp_path_factory.mktemp("local") / "catalog"
 
     def entries(place: str = str(folder)) -> Iterator[os.DirEntry[str]]:

@@ -58,7 +58,7 @@ for _name, _field, _value in (
 
 @case
 def copy_of_a_transaction_alone_that_is_garbage(s: Sample, store: Store) -> Wanted:
-    """Nobody knows what it says, so it may be a transaction that lives."""
+    """The content of the file is unknown, so it may be a live transaction."""
     prefix, copy = f"dtxn/{s.open_transaction}.", transaction_path(s.open_transaction)
     store.delete_many([file.path for file in store.list(prefix) if file.path != copy])
     store.overwrite(copy, b"\xff")
@@ -133,14 +133,14 @@ def export_record_without_a_location(s: Sample, store: Store) -> Wanted:
 
 @case
 def full_export_with_a_pin(s: Sample, store: Store) -> Wanted:
-    """What a record pins is kept, whatever its mode says."""
+    """Pinned files are kept, whatever the mode of the record."""
     record = {"version": 4, "mode": "full", "expires_at": None, "pin": s.pin}
     set_property(store, catalog_def(s), "olympia.export.friday", json.dumps(record))
     return Wanted(frozenset(), damaged=False)
 
 
 def expire_settings(given: tuple[str, str]) -> Callable[[Sample, Store], Wanted]:
-    """What expire keeps in the catalog definition, garbled: never an exception, whatever it is called."""
+    """Garbled settings of expire in the catalog definition never cause an exception."""
 
     def do(s: Sample, store: Store) -> Wanted:
         set_property(store, catalog_def(s), f"olympia.expire.{given[0]}", given[1])
@@ -197,7 +197,7 @@ for _name, _data in (
 
 @expired_case
 def manifest_that_names_what_is_kept(s: Sample, store: Store) -> Wanted:
-    """What is in quarantine by a manifest and reached by a kept version counts as kept."""
+    """A file that a manifest names and a kept version reaches counts as kept."""
     document = json.loads(store.read(s.manifest))
     path = leaf(s)
     document["files"].append({"path": path, "bytes": 1, "kind": "node"})
@@ -227,7 +227,7 @@ def orphaned_node(s: Sample, store: Store) -> Wanted:
 
 @case
 def orphan_that_is_garbage(s: Sample, store: Store) -> Wanted:
-    """What nothing leads to harms nobody, whatever it holds."""
+    """Orphans do no harm, whatever they contain."""
     paths = ["node/00000000-0000-4000-8000-000000000000.arrow", "def/ns/00000000-0000-4000-8000-000000000000-x.binpb"]
     for path in paths:
         store.create(path, b"\xff")
@@ -289,7 +289,7 @@ def stale_transaction(s: Sample, store: Store) -> Wanted:
 
 @case
 def stale_transaction_that_is_broken(s: Sample, store: Store) -> Wanted:
-    """Nobody can commit it any more, so what it lacks is no damage."""
+    """The transaction can no longer be committed, so its missing files are no damage."""
     rewrite_definition(store, s.save, lambda found: setattr(found, "expire_at_millis", 5))
     store.delete_many([s.running])
     return wanted("F907", damaged=False)

@@ -1,8 +1,8 @@
-"""Every file of every kind damaged in every way, and every lie that whole files can tell: what fsck says of it.
+"""The findings of fsck for every kind of damage of every kind of file, and for every false statement in sound files.
 
-Each is tried on a local disk, and on S3 where the store has a part in it: files that are gone, empty or cut, versions
-that are looked for, and pointers that lead out of the catalog. Whatever is wrong, fsck names it with the right code,
-file, versions and objects, gives the right verdict, never raises, and never follows a pointer out of the catalog.
+Each case is tested on a local disk, and on S3 if the store matters: missing, empty or cut files, searches for versions,
+and pointers out of the catalog. fsck names each damage with the right code, file, versions and objects, and gives the
+right verdict. It never raises an exception, and never follows a pointer out of the catalog.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def hold(report: Report, want: Wanted) -> None:
 
 
 def hold_every_way(ground: Ground, sample: Sample, want: Wanted, *, same: bool = True) -> Report:
-    """As `hold`, by every level and by the command; and the advice leads to a version that is sound."""
+    """Do the same as `hold`, at every level and by the command; the advice must lead to a sound version."""
     store = CountingStore(ground.store)
     report = full(store)
     hold(report, want)
@@ -264,7 +264,7 @@ def test_a_file_of_a_transaction_or_export(role: str, how: str, ground: Ground, 
 
 @pytest.mark.parametrize(("ground", "role", "how"), on_grounds("manifest"), indirect=["ground"])
 def test_a_manifest(role: str, how: str, ground: Ground, expired_sample: Sample) -> None:
-    """It says what would go, and nothing that is kept needs it."""
+    """The manifest names files to delete, and no kept version needs it."""
     ground.fill(expired_sample.files)
     spoil(ground.store, role_path(expired_sample, role), how)
     hold_every_way(ground, expired_sample, Wanted(frozenset(), damaged=False))
@@ -285,7 +285,7 @@ def test_a_file_of_an_expired_catalog(role: str, how: str, expired_sample: Sampl
 
 
 STORE_MATTERS = ("pointer_cases", "version_cases")
-"""Where paths are asked for that may not be there. What decoded files say is the same wherever they are."""
+"""Cases that ask for missing paths. The content of decoded files is the same on every store."""
 
 THERE = [one for one in ALL if not one.local and one.do.__module__.endswith(STORE_MATTERS)]
 

@@ -162,7 +162,7 @@ class Scene:
     truth: Objects
     history: dict[int, Objects]
     paths: dict[str, str]
-    """Where the file of each role is."""
+    """The path of each role's file."""
 
 
 def roles(store: Store) -> Iterator[tuple[str, str]]:
@@ -313,7 +313,7 @@ def kept(before: Scene, store: Store) -> Kept:
 
 
 def others(before: Scene, damaged: Files) -> Iterator[tuple[str, Kept]]:
-    """What each other command of the program keeps of it."""
+    """Yield the objects that each other command of the program keeps."""
 
     def repair(prefer: Prefer) -> Callable[[MemoryStore], Store]:
         def run(store: MemoryStore) -> Store:

@@ -1,4 +1,4 @@
-"""What can be wrong with a tree whose files are whole."""
+"""Damage of trees whose files are sound."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def root_of_another_version_as_a_child(s: Sample, store: Store) -> Wanted:
 
 @case
 def root_that_is_a_child_too_and_whose_own_tree_is_wrong(s: Sample, store: Store) -> Wanted:
-    """It has two places, and is judged at each."""
+    """The node has two places, and is checked at each."""
     tree = s.tree(9)
     low = str(tree.nodes[str(tree.root.node.children[1])].children[0])
     rewrite_node(store, root_path(8), with_child(0, root_path(9)))
@@ -120,7 +120,7 @@ def node_twice_under_one_parent(s: Sample, store: Store) -> Wanted:
 
 @case
 def empty_leaf_under_two_parents(s: Sample, store: Store) -> Wanted:
-    """Nothing but the two parents tells: an empty leaf is outside of no range."""
+    """Only the two parents show it: an empty leaf is outside of no range."""
     one, other = inner(s, 0), inner(s, 1)
     shared = children(s, other)[0]
     rewrite_node(store, shared, no_keys)

@@ -83,7 +83,7 @@ class Lake:
 
     @property
     def data(self) -> str:
-        """Where the catalog makes tables by itself."""
+        """The default location of tables."""
         return f"file://{self.uri}/data" if self.place == "file" else f"{self.uri}/data"
 
     def recipe(self, heading: str, language: str, number: int = 0, **other: str) -> str:

@@ -21,7 +21,7 @@ PLACES = {"disk": "disk", "file": "disk with `file://`", "s3": "S3"}
 
 
 def table(folder: Path) -> str:
-    """One row per engine, from the results that the tests left in the folder."""
+    """Return a table with one row per engine, from the results that the tests left in the folder."""
     lines = [
         f"Olympia {olympia_cli.__version__}, Iceberg {ICEBERG} in Spark and Flink, {datetime.now(UTC):%Y-%m-%d}:",
         "",

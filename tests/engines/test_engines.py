@@ -1,4 +1,4 @@
-"""One scenario for every engine, with tables in every place, over a server that asks for a token."""
+"""A scenario for every engine, with tables in every place, over a server that requires a token."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ def namespace(lake: Lake, request: pytest.FixtureRequest) -> str:
 
 
 def types(lake: Lake) -> list[str]:
-    """What the latest version did."""
+    """Return the types of the latest version's actions."""
     actions = Catalog.open(lake.uri).snapshot().actions()
     return [action.type_name for action in actions if action.type != ActionType.COMMIT_INFO]
 

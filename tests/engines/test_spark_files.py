@@ -59,7 +59,7 @@ def test_what_is_expired_is_gone_for_older_versions_too_and_the_log_says_when(fi
 
 
 def test_spark_itself_deletes_what_is_purged(files):
-    """It does not ask the server to; the table can be restored, and not be read."""
+    """Spark does not ask the server to delete them; the table can be restored, but not read."""
     version = filled(files, "lake", "files.purged")
     files.sql("drop table lake.files.purged purge")
     files.olympia("table", "head", "files.purged", "--at", f"v{version}", code=10)

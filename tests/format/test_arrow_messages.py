@@ -1,5 +1,4 @@
-"""What is laid out as Arrow always does it is read without a step for each table: with the same outcome, whatever the
-bytes are."""
+"""Files in the usual layout of Arrow are read faster, with the same outcome for all bytes."""
 
 import random
 from collections import Counter
@@ -37,7 +36,7 @@ BLOCKS = {name: footer_blocks(data)[1] for name, data in FILES.items()}
 
 
 def outcome(data, blocks):
-    """What is said of the footer, and of the batches that it names or that it named before it was damaged."""
+    """Return the footer, and the batches that it names or that it named before it was damaged."""
 
     def said(read, *arguments):
         try:
@@ -97,7 +96,7 @@ def test_damage_is_told_alike(name, step_by_step):
 
 @pytest.mark.parametrize("name", FILES)
 def test_what_this_program_writes_is_usual(name, monkeypatch):
-    """So that the test above is about what it says it is."""
+    """The test above depends on this."""
     data, java = FILES[name], name == "one of Java"
     steps = []
     table = arrow_messages._Table

@@ -43,7 +43,7 @@ def nulls(rows: int, codec: str, metadata: dict[str, str] | None = None) -> byte
 
 
 def claiming(data: bytes, size: int) -> bytes:
-    """The file, with a first buffer that says that it unpacks to so many bytes."""
+    """Return the file with a first buffer that claims a number of unpacked bytes."""
     body, layout = block_layout(data, footer_blocks(data)[1][0])
     at = body + next(offset for offset, length in layout.buffers if length)
     return data[:at] + struct.pack("<q", size) + data[at + 8 :]

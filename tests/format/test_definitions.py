@@ -123,7 +123,7 @@ class TestDigest:
         assert written_as(TableDef, data + field(5, "changed")) == ""
 
     def test_another_program_that_knows_no_field_1000_writes_it_last(self):
-        """What Google's own library does with a field that the messages of upstream do not have."""
+        """Google's own library writes unknown fields at the end."""
         upstreams = without_integrity(TableDef)
         data = encode(body(TABLE), PATH)
         known = upstreams.FromString(data)
@@ -384,7 +384,7 @@ class TestDamage:
 
 
 class TestRemains:
-    """What is left of a definition that lost its end."""
+    """The rest of a definition that lost its end."""
 
     def test_the_fields_before_the_cut(self):
         data = encode(body(TABLE), PATH)

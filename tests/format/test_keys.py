@@ -261,7 +261,7 @@ class TestDamage:
 
 
 def answer(ask):
-    """What comes of it: a list, or the code and the text of what is damaged."""
+    """Return the result: a list, or the code and the text of the damage."""
     try:
         return list(ask())
     except Damaged as damaged:

@@ -133,7 +133,7 @@ class TestRoundTrips:
         assert json.loads(metadata["olympia.sizes"]) == {"order": 128, "namespace": 2, "table": 4, "view": 8}
 
     def test_many_actions_are_in_batches_and_have_the_digest_of_all_their_rows(self):
-        """They may come one by one, too: a commit has a hundred thousand of them, and never holds them all as text."""
+        """Actions may come one by one: a commit may have a hundred thousand, and never has all of them as text."""
         actions = [("catalog_def", "")] + [(f"B==={number} é", f"é{uuid4()}" * (number % 9)) for number in range(9999)]
         data = encode_root(ROOT, iter(actions))
         reader = pa.ipc.open_file(data)
@@ -425,7 +425,7 @@ class TestRows:
 
 
 def batches_at(data):
-    """Where the record batches begin: each message begins with this marker, the schema first, the end last."""
+    """Return the positions of record batches. Each message begins with this marker: the schema first, the end last."""
     found = [at for at in range(0, len(data), 8) if data[at : at + 4] == b"\xff\xff\xff\xff"]
     return found[1:-1]
 

@@ -138,7 +138,7 @@ def tree_rows(keys, values, children=None, **system):
 
 
 def column_with_bytes_in_nulls(values):
-    """As another program may lay it out: what a NULL has between its offsets is nobody's."""
+    """Lay out a column as another program may: NULL values have bytes between their offsets."""
     texts = [b"junk" if value is None else value.encode() for value in values]
     offsets = [0]
     for text in texts:
@@ -279,7 +279,7 @@ class TestRowByRow:
 
 
 def test_the_digest_of_a_batch_is_taken_from_its_buffers():
-    """So that the tests above are about what they say they are."""
+    """The tests above depend on this."""
     usual = {name for name, (path, data) in FILES.items() if _packed(path, data) is not None}
     assert usual == set(FILES) - {
         "bytes in NULLs",

@@ -1,4 +1,4 @@
-"""Where things are, and which pointers may be followed."""
+"""The paths of files, and the pointers that may be followed."""
 
 import ntpath
 import posixpath
@@ -177,7 +177,7 @@ class TestPointers:
     @example("a\\../../x", "def/")
     @example("//host/x", "")
     def test_no_pointer_leads_out_whatever_a_store_takes_for_a_separator(self, text, before):
-        """What is followed lies below the root: on a disk, in a bucket, and where a backslash is a separator, too."""
+        """Pointers that are followed lie below the root: on a disk, in a bucket, and with backslashes as separators."""
         pointer = before + text
         try:
             check_pointer(pointer, "vn/x")

@@ -1,4 +1,4 @@
-"""What counts as JSON: what others can read, and what can be written again as it was."""
+"""Accepted JSON: other programs can read it, and it can be written again unchanged."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 MEMORY = 2**31
-"""Of addresses, which programs reserve more of than they use."""
+"""Maximum address space, of which programs reserve more than they use."""
 RESIDENT = 2**30
 SECONDS = 20
 
@@ -77,7 +77,7 @@ def main(seed: int, count: int) -> int:
 
 
 def _settle(folder: Path) -> None:
-    """Nothing of this machine's settings."""
+    """Remove this machine's settings."""
     for name in list(os.environ):
         if name.startswith(("OLYMPIA_", "XDG_")):
             del os.environ[name]
@@ -121,14 +121,14 @@ def _one(seed: str, folder: Path) -> Iterator[str]:
 
 
 def _most_memory() -> int:
-    """What this process had at most, in bytes. What getrusage says begins with what its parent had."""
+    """Return the peak memory of this process in bytes. The value of getrusage includes the parent's."""
     status = Path("/proc/self/status")
     lines = status.read_text().splitlines() if status.exists() else []
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 
 
 def _run(catalog: Path, words: list[str]) -> tuple[str, int]:
-    """What is wrong with how a command ends, and its exit code."""
+    """Run a command. Return the problem with its end, if there is one, and its exit code."""
     from typer.testing import CliRunner
 
     from olympia_cli.cli.app import app

@@ -1,7 +1,7 @@
 """`python -m tests.fuzz.locations [COUNT [SEED]]`: locations that a client with a token for one namespace might try.
 
-A server on loopback gets each location through every door that takes one. The disk is compared with what it was: no
-file outside of the namespace's folder may change or go, none may come into being there, and no answer may show the
+A server on loopback gets each location through every entry point that takes one. Then the disk is compared with its
+earlier state. No file outside of the namespace's folder may change, disappear or appear, and no answer may contain the
 content of one.
 """
 
@@ -114,7 +114,7 @@ def world(**settings: Any) -> Iterator[World]:
 
 
 def _digests(top: Path) -> dict[str, str]:
-    """The files outside of what the token may change, with what is in them. Hints are written anew by commits."""
+    """Return the checksums of files that the token may not change. Commits rewrite hints."""
     found = {}
     own, hints = str(top / "catalog/data/sales"), {str(top / f"catalog/vn/{name}") for name in ("latest", "oldest")}
     for folder, folders, names in os.walk(top):
@@ -129,7 +129,7 @@ def _digests(top: Path) -> dict[str, str]:
 
 
 def spellings(world: World, seed: int) -> Iterator[str]:
-    """Locations without end, most of them of somebody else's file."""
+    """Yield locations without end, most of them of another user's file."""
     dice = random.Random(seed)
     hr = next((world.top / "catalog/data/hr").rglob("*.metadata.json"))
     targets = [f"{world.top}/victim/secret.txt", str(hr), str(hr.parents[1]), f"{world.catalog}/vn/latest",

@@ -12,7 +12,7 @@ AT_ONCE = 50
 
 
 def batch(seed: int, count: int, *more: str) -> str:
-    """The failures of so many catalogs of a seed; nothing when there are none."""
+    """Return the failures of a number of catalogs of a seed, or an empty text."""
     command = [sys.executable, "-m", "tests.fuzz.batch", str(seed), *more, str(count)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60 + 120 * count)
     if not done.returncode and not done.stdout:

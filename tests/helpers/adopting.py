@@ -1,4 +1,4 @@
-"""What imports are tried with: files that are counted, that die, and that only one process sees."""
+"""Helpers for tests of imports: file access that counts, dies, or works in one process only."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class CuttingIO(PyArrowFileIO):
 
 @dataclass
 class RewritesHere:
-    """Writes rows of DeltaCAT anew in this process; `written` counts the partitions."""
+    """Rewrites rows of DeltaCAT in this process; `written` counts the partitions."""
 
     base: str
     source: dict[str, str]
@@ -64,7 +64,7 @@ class RewritesHere:
 
 
 class OneProcessIO(PyArrowFileIO):
-    """Of a folder that is mounted on one machine alone: only the process of the property `pid` finds anything."""
+    """File access to a folder that is mounted on one machine only: other processes than `pid` find no files."""
 
     def new_input(self, location: str) -> InputFile:
         if self.properties["pid"] != str(os.getpid()):

@@ -1,7 +1,7 @@
-"""Is a catalog sound? A checker that walks every file itself, for the end of any test that writes.
+"""A checker of catalogs that reads every file itself, for the end of any test that writes.
 
-It shares the codecs with the program and nothing else: the walk, the tree's rules and the meaning of the actions are
-written down here a second time, so that the program's own mistakes are not repeated.
+It shares only the codecs with the program. The walk, the tree's rules and the meaning of actions are implemented here a
+second time, so that the program's own mistakes are not repeated.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ QUARANTINE_PROPERTY = "olympia.expire.quarantine"
 
 
 class Unsound(AssertionError):
-    """What is wrong with the catalog, and where."""
+    """The damage of a catalog, and its place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Version:
     contents: Contents
     actions: tuple[Action, ...]
     files: frozenset[str]
-    """What it reaches: its root, nodes and definitions."""
+    """Files that the version reaches: its root, nodes and definitions."""
     nodes: tuple[str, ...] = field(default=())
     height: int = 1
 
@@ -66,13 +66,15 @@ class Version:
 
 
 def check_catalog(store: Store, *, all_versions: bool = True) -> dict[int, Contents]:
-    """What each version holds, by name; Unsound when anything is not as the format says."""
+    """Return the contents of each version by name. Raise Unsound if a file violates the format."""
     return {version.number: version.contents for version in check_versions(store, all_versions=all_versions)}
 
 
 def check_versions(store: Store, *, all_versions: bool = True, now_millis: int = 0) -> list[Version]:
-    """As `check_catalog`, with all there is to know of each version, the oldest first. Nobody needs what transactions
-    refer to that are past their lifetime `now_millis`."""
+    """Check the versions, and return all facts about them, the oldest first.
+
+    References of transactions past their lifetime at `now_millis` may be broken.
+    """
     numbers = _existing(store)
     latest = _read_version(store, numbers[-1])
     _need(Catalog.open(store).snapshot().version == latest.number, f"readers do not open version {latest.number}")
@@ -114,7 +116,7 @@ def orphans(store: Store) -> set[str]:
 
 
 def replay(store: Store, *, now_millis: int = 0) -> dict[int, Contents]:
-    """What each version holds when its actions are done on the version before; Unsound when its tree differs."""
+    """Replay the actions of each version on the version before. Raise Unsound if the result differs from its tree."""
     versions = check_versions(store, now_millis=now_millis)
     first = versions[0]
     catalog, contents = CatalogDef(), dict(first.contents)
@@ -488,7 +490,7 @@ class _Model:
             self.contents[new_name] = self.contents.pop(old)
 
     def _altered(self, action: Action, now: Any, wanted: Any, label: str) -> Any:
-        """What an alter leaves. The definition that it carries must be just that."""
+        """Return the definition that an alter leaves. Raise Unsound if the action carries another one."""
         if action.type == T.NAMESPACE_ALTER_SET_PROPERTIES:
             set_keys, unset_keys, fields = action.parse_payload(NamespaceSetPropertiesDef).keys, [], []
         elif action.type == T.NAMESPACE_ALTER_UNSET_PROPERTIES:

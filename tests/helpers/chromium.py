@@ -20,7 +20,7 @@ KEYS = {"Tab": 9, "Enter": 13, "ArrowDown": 40}
 
 
 class Browser:
-    """One page. `asked` are the URLs that were requested, `problems` what the console said."""
+    """A page. `asked` are the requested URLs, `problems` the messages of the console."""
 
     def __init__(self, reading: int, writing: int) -> None:
         self._reading = os.fdopen(reading, "rb")

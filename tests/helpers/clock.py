@@ -34,5 +34,5 @@ class FakeClock:
         self.elapsed += millis
 
     def set_wall(self, millis: int) -> None:
-        """Somebody sets the clock on the wall; no time passes."""
+        """Set the wall clock; no time passes."""
         self.wall = millis

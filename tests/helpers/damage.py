@@ -53,7 +53,7 @@ def empty(data: bytes) -> bytes:
 
 
 def flipped(data: bytes, at: int | None = None, bit: int = 4) -> bytes:
-    """One bit is another: in the middle, or at the byte asked for."""
+    """Flip one bit, in the middle or at a given byte."""
     at = len(data) // 2 if at is None else at
     return data[:at] + bytes([data[at] ^ 1 << bit]) + data[at + 1 :]
 
@@ -68,7 +68,7 @@ def text(data: bytes) -> bytes:
 
 
 def zeros(data: bytes) -> bytes:
-    """As long as it was, and nothing but zeros: what a file system leaves after a crash."""
+    """Replace all bytes by zeros, as a file system may leave a file after a crash."""
     return bytes(len(data))
 
 
@@ -89,7 +89,7 @@ def _parquet() -> bytes:
 
 
 def flipped_meaning(data: bytes, path: str) -> bytes:
-    """One bit is another, at the first place behind the middle where it matters: no program ignores it."""
+    """Flip the first bit behind the middle that changes the meaning of the file."""
     for at in range(len(data) // 2, len(data)):
         found = flipped(data, at)
         if not _reads_as(data, found, path):

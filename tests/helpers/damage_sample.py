@@ -46,7 +46,7 @@ BY = "maker@test"
 
 @dataclass(frozen=True)
 class Content:
-    """What a version says: its objects, its definition, its actions and its place in history."""
+    """The content of a version: its objects, its definition, its actions and its place in history."""
 
     catalog: dict[str, Any]
     objects: dict[ObjectName, dict[str, Any]]
@@ -177,7 +177,7 @@ def read_tree(store: Store, path: str) -> Tree:
 
 
 def read_content(store: Store, version: int) -> Content:
-    """What a version holds, digest or not; any exception means that it cannot be read."""
+    """Read the content of a version without comparing checksums. Any exception means that it cannot be read."""
     path = root_path(version)
     tree = read_tree(store, path)
     catalog = CatalogDef.FromString(store.read(tree.root.catalog_def))

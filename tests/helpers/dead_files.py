@@ -1,5 +1,8 @@
-"""A catalog on disk with all that an expire must tell apart: an old history, a rollback, quarantine, an export that
-shares files, transactions alive and dead, and files that nobody knows or needs."""
+"""A catalog on disk with everything that an expire must tell apart.
+
+It has an old history, a rollback, a quarantine, an export that shares files, live and dead transactions, and files that
+are unknown or orphans.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ def policy_of(catalog: Catalog) -> Policy:
 
 
 def set_age(folder: Path, days: int) -> None:
-    """Let all files be so many days old."""
+    """Set the age of all files, in days."""
     then = time.time() - days * 86_400
     for path in folder.rglob("*"):
         if path.is_file():

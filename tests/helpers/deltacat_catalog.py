@@ -31,7 +31,7 @@ def unpack(name: str, into: Path) -> tuple[Path, dict[str, Any]]:
 
 
 def pack(value: Any) -> bytes:
-    """MessagePack, always in the longest form: whoever reads it needs no short one."""
+    """Encode as MessagePack, always in the longest form: readers must accept it."""
     if value is None or isinstance(value, bool):
         return bytes([{None: 0xC0, False: 0xC2, True: 0xC3}[value]])
     if isinstance(value, int):
@@ -47,7 +47,7 @@ def pack(value: Any) -> bytes:
 
 
 class Transaction:
-    """What one transaction writes. Objects are the folders that lead to them."""
+    """Writes one transaction. Objects are given as the folders that lead to them."""
 
     def __init__(self, catalog: DeltacatWriter, began_at: int) -> None:
         self.catalog = catalog
@@ -169,7 +169,7 @@ class DeltacatWriter:
 
     @contextmanager
     def transaction(self, message: str | None = None, state: str | None = "success") -> Iterator[Transaction]:
-        """One that ends in a state; None leaves no trace but what it wrote."""
+        """Write a transaction that ends in a state; with None it leaves no file but those that it wrote."""
         made = Transaction(self, self.now)
         yield made
         self.now += 1_000_000_000

@@ -51,11 +51,11 @@ class Recorder:
 def after_power_cuts(
     calls: Sequence[Call], before: Mapping[str, bytes], content: Mapping[str, bytes]
 ) -> Iterator[tuple[bool, Files]]:
-    """What may be there when the power fails after any of the calls, and whether that was the last one.
+    """Yield the files that may exist after a power failure after each call, and whether it was the last call.
 
-    What is sure: data that was synced, under a name whose folder was synced after the link; and a new folder whose own
-    folder was. Anything else that was asked for may be there or not: the worst that can be is that a root is, of which
-    nobody is sure, and of all others nothing; and that data which was not synced is torn.
+    Data that was synced is certain, under a name whose folder was synced after the link; so is a new folder whose own
+    folder was synced. Everything else may exist or not. In the worst case an uncertain root exists and no other
+    uncertain file does, and data that was not synced is torn.
     """
     folders = {"."}.union(*(_folders_of(path) for path in before))
     seen: list[Files] = []

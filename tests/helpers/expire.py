@@ -1,4 +1,4 @@
-"""What an expire commits, without what it does to files."""
+"""The commits of an expire, without its changes of files."""
 
 from __future__ import annotations
 

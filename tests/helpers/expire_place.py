@@ -61,7 +61,7 @@ class Place:
 
 
 def filled(versions: int) -> Place:
-    """So many versions, an hour apart, the last of them twenty days ago."""
+    """Make a catalog with versions an hour apart, the last of them twenty days ago."""
     place = Place()
     place.namespace()
     for number in range(versions):

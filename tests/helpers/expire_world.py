@@ -60,7 +60,7 @@ Files = dict[str, tuple[bytes, int]]
 
 
 LAG = 20 * MINUTE
-"""So long a listing may lag; half an hour is what files are safe for before a root names them."""
+"""The maximum lag of a listing. Files are safe for half an hour before a root names them."""
 
 
 class World(WrappedStore):
@@ -73,7 +73,7 @@ class World(WrappedStore):
         super().__init__(MemoryStore("world", self.files, self.clock.now_millis))
         self._created: dict[int, bytes] = {}
         self._before: list[tuple[int, str, FileInfo | None]] = []
-        """What each change changed, and when."""
+        """Each change with its time and the former file."""
         for path, (data, _) in files.items():
             version = parse_root_path(path)
             if version is not None:
@@ -134,7 +134,7 @@ class World(WrappedStore):
         return max((v for path in self.files if (v := parse_root_path(path)) is not None), default=-1)
 
     def contents(self, version: int) -> dict[str, str]:
-        """What a version holds, gone or not: ids by name."""
+        """Return the content of a version, even of a deleted one: ids by name."""
         past = MemoryStore("past", self.ever)
         return listed(Snapshot(past, RootFile(version, 32, past.read(root_path(version)))))
 
@@ -191,13 +191,13 @@ def _aged() -> tuple[Files, int]:
 
 @cache
 def marked() -> tuple[Files, int]:
-    """As `aged`, with the versions below 4 in quarantine, from which they may leave."""
+    """Make the world of `aged` with the versions below 4 in quarantine, long enough to be purged."""
     return _later(aged(), lambda world: _mark(world, not_beyond=4))
 
 
 @cache
 def marked_twice() -> tuple[Files, int]:
-    """As `marked`, and then the versions below 6 too, which have not rested."""
+    """Make the world of `marked` with the versions below 6 in quarantine too, not long enough to be purged."""
 
     def more(world: World) -> None:
         world.clock.advance(HOUR)
@@ -224,7 +224,7 @@ def _mark(world: World, not_beyond: int) -> None:
 
 @dataclass(frozen=True)
 class Acknowledged:
-    """A commit that somebody was told of."""
+    """A commit that was acknowledged to its writer."""
 
     id: str
     version: int
@@ -232,7 +232,7 @@ class Acknowledged:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a reader saw of a version."""
+    """The content of a version as a reader saw it."""
 
     version: int
     contents: Mapping[str, str]
@@ -306,7 +306,7 @@ def hint(version: int) -> Work:
 
 
 def read_after_hint(version: int) -> Work:
-    """A late write of this hint, then a read of the latest version. No hint is written before its version."""
+    """Write a late hint, then read the latest version. No hint is written before its version."""
 
     def work(stage: Stage) -> Seen:
         if read_latest(stage.store).version >= version:
@@ -346,7 +346,7 @@ def _acknowledged(done: Any) -> Acknowledged | None:
 
 
 def in_turn(*steps: Work | int) -> Work:
-    """One after the other; a number is a time to wait. An expire that another one was ahead of is no error."""
+    """Run steps one after the other; a number is a time to wait. Losing to another expire is no error."""
 
     def work(stage: Stage) -> list[Any]:
         done: list[Any] = []
@@ -364,7 +364,7 @@ def in_turn(*steps: Work | int) -> Work:
 
 
 class SkewedClock:
-    """A clock that is off by so much."""
+    """A clock that is off by a number of milliseconds."""
 
     def __init__(self, clock: FakeClock, by: int) -> None:
         self._clock = clock
@@ -452,19 +452,19 @@ def distribute_and_commit(stage: Stage) -> Acknowledged:
 
 
 LATE = (Damaged, PartlyDone, PathMissing, VersionNotFound, TransactionExpired, TransactionNotFound, CommitUnknown)
-"""What may become of one that slept longer than a transaction lives: an error, and never something wrong."""
+"""Errors that are allowed for an actor that slept longer than the lifetime of a transaction."""
 
 TIME = dict.fromkeys(("mark", "purge", "slow", "expire", "rollback", "old reader"), HOUR)
-"""Those that look at old versions, which are theirs to see for the hour of quarantine; all others have a lifetime."""
+"""The longest sleep of each actor: an hour of quarantine for readers of old versions, a lifetime for all others."""
 TIME["export"] = HALF_AN_HOUR_MILLIS
 
 AT_ANY_TIME = (CommitConflict, Refused, Killed, SavedElsewhere, TransactionClosed)
 
 
 class Scene:
-    """Actors on a world. `play` runs them once and holds the outcome to what must be true in every order.
+    """Actors on a world. `play` runs them once, and checks the outcome by the rules that hold in every order.
 
-    Of so many different outcomes one is followed into the future (`check_future`).
+    One in `look_ahead` distinct outcomes is followed into the future (`check_future`).
     """
 
     def __init__(
@@ -482,11 +482,11 @@ class Scene:
         self._known: set[bytes] = set()
         self.runs = 0
         self.done: set[str] = set()
-        """Who came to a good end in one of the runs: a scene in which somebody never does shows nothing of it."""
+        """Actors that succeeded in one of the runs. A scene in which an actor never succeeds shows nothing about it."""
 
     @property
     def outcomes(self) -> int:
-        """How many different ends there were."""
+        """The number of distinct outcomes."""
         return len(self._known)
 
     @property
@@ -528,7 +528,7 @@ class Scene:
 
 
 def digest(world: World, ended: dict[str, Ended]) -> bytes:
-    """What tells two ends apart."""
+    """Return a digest that differs between distinct outcomes."""
     found = hashlib.sha256()
     for path, (data, modified) in sorted(world.files.items()):
         found.update(f"{path} {modified} {len(data)} ".encode() + data)
@@ -537,7 +537,7 @@ def digest(world: World, ended: dict[str, Ended]) -> bytes:
 
 
 def check_world(world: World, ended: dict[str, Ended]) -> None:
-    """Everything that must hold, whatever the order."""
+    """Check the rules that hold in every order."""
     now = world.clock.now_millis()
     versions = check_versions(world, now_millis=now)
     replay_log(world, now_millis=now)
@@ -595,7 +595,7 @@ def _acknowledgements(ended: dict[str, Ended]) -> Iterator[Acknowledged]:
 
 
 def check_future(world: World) -> None:
-    """What rests in quarantine comes back whole; and the next expires finish what others left."""
+    """Check that an undo restores the quarantine completely, and that later expires finish the work of earlier ones."""
     try:
         _check_future(world)
     except OlympiaError as error:

@@ -1,8 +1,8 @@
-"""Histories: a few transactions at once over a handful of names, drawn from a seed and played on a real catalog.
+"""Histories: concurrent transactions on a few names, drawn from a seed and played on a real catalog.
 
-A history is its transactions and a schedule, a list of steps that anybody may take:
+A history has transactions and a schedule, which is a list of steps:
 
-    open 1    begin transaction 1 and do its statements; one that fails is caught, and the transaction goes on
+    open 1    begin transaction 1 and run its statements; one that fails is caught, and the transaction goes on
     commit 1  commit it, up to the moment before its root is created; there the next steps are taken
     go        the commit that waits there creates its root; if the name is taken it rebases, and waits again
     die       the process of the commit that waits ends; another one loads a distributed transaction and commits it
@@ -39,7 +39,7 @@ IDS = tuple(str(uuid.UUID(int=number, version=4)) for number in (1, 2))
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One transaction: its statements, and for a distributed one its id, and whether a purge takes its saves later."""
+    """A transaction: its statements, the id of a distributed one, and whether a purge takes its saves later."""
 
     statements: tuple[Statement, ...]
     isolation: str
@@ -62,7 +62,7 @@ class History:
 
 @dataclass
 class Played:
-    """What became of a transaction."""
+    """The outcome of a transaction."""
 
     plan: Plan
     base: int
@@ -79,7 +79,7 @@ THEMES = (
     ("alter", "alter", "append"),
     ("create", "drop", "rename", "alter", "append", "restore"),
 )
-"""What writes a history has: two that belong together meet seldom among many."""
+"""Templates for the writes of a history: related writes rarely meet among many different ones."""
 
 READS = ("exists", "show", "list")
 
@@ -107,7 +107,7 @@ def draw(seed: int) -> History:
             # the others follow each other
             state = beginning()
             if drawn.random() < 0.8:
-                # a write that is in nobody's way: without one a transaction whose statements fail is only a reader
+                # a write that conflicts with no other: otherwise a transaction whose statements fail only reads
                 statements.append(Statement("create", OWN, text="own"))
         id = drawn.choice((*IDS, "", "", ""))
         plans.append(Plan(tuple(statements), drawn.choice(levels), id, purged=bool(id) and drawn.random() < 0.7))
@@ -120,7 +120,7 @@ def _names_of(statement: Statement) -> list[ObjectName]:
 
 
 def _fails(statement: Statement, state: State) -> bool:
-    """Whether it fails as far as its own transaction tells."""
+    """Return whether the statement fails within its own transaction."""
     return isinstance(run(statement, dict(state)), str)
 
 

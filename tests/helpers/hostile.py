@@ -1,6 +1,6 @@
-"""Files that somebody made up: whole, with digests that are right, and full of what no program writes.
+"""Forged files: well-formed, with correct checksums, and full of content that no program writes.
 
-What only breaks files is in `rot`; here their structure is known and used.
+`rot` only breaks files; here their structure is known and used.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ def catalog_property(draw: random.Random, store: LocalStore) -> str:
 
 @mutation
 def cut_at_a_field(draw: random.Random, store: LocalStore) -> str:
-    """What is left of a definition can be parsed."""
+    """Cut a definition at the end of a field, so that the rest can be parsed."""
     path = _any(draw, store, FileKind.DEFINITION)
     store.overwrite(path, cut_behind_id(store.read(path)))
     return f"{path} cut behind its id"

@@ -7,7 +7,7 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 
 
 class NothingIsDeleted(PyArrowFileIO):
-    """Of a user who may write and not delete."""
+    """File access of a user who may write but not delete."""
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
         raise PermissionError(f"may not delete {location}")

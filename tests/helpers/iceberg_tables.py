@@ -30,7 +30,7 @@ from olympia_cli.storage.open import open_store
 
 @dataclass(frozen=True)
 class Files:
-    """Where the files of a table's current snapshot are."""
+    """The locations of the files of a table's current snapshot."""
 
     metadata: str
     manifest_list: str

@@ -68,7 +68,7 @@ def put(thing: str, path: Path) -> str:
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:
-    """Nothing can be created in the folder, or in one below it, by a user whom permissions bind."""
+    """Make a folder and its subfolders read-only for users whom permissions bind."""
     folders = [folder, *(path for path in folder.rglob("*") if path.is_dir())]
     for path in folders:
         path.chmod(0o555)

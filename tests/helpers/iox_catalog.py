@@ -29,7 +29,7 @@ def varint(value: int) -> bytes:
 
 
 def number(at: int, value: int) -> bytes:
-    """As protobuf has it, a 0 is not written."""
+    """Encode a number as protobuf does, which omits 0."""
     return varint(at << 3) + varint(value) if value else b""
 
 

@@ -20,10 +20,10 @@ from google.protobuf.message import Message
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 
 SIZE = 16
-"""Of every name, in UTF-16 units."""
+"""Size of every name, in UTF-16 units."""
 
 Counting = Literal["keys", "rows", "over"]
-"""How `n_keys` is counted: the keys, the rows of the pivot table, or more than there are."""
+"""The meaning of `n_keys`: the number of keys, the number of rows of the pivot table, or a higher number."""
 
 Row = tuple[str | None, str | None, str | None]
 Name = tuple[str, ...]
@@ -119,7 +119,7 @@ class JavaCatalog:
 
 
 def tombstone(row: Row) -> Row:
-    """What is left of a dropped object."""
+    """Return the row that a dropped object leaves."""
     return row[0], None, row[2]
 
 
@@ -132,9 +132,9 @@ EMOJI = "smile\U0001f600"
 
 
 def sample(folder: Path, counting: Counting = "keys") -> dict[int, Contents]:
-    """Four versions; what each of them holds, by kind, in key order. The clock runs back at version 2.
+    """Write four versions, and return their contents by kind, in key order. The clock runs back at version 2.
 
-    Version 3 has a tree of two levels, in which the child to the left of the first key and one in the middle are NULL.
+    Version 3 has a tree of two levels. The child left of the first key is NULL, and so is one in the middle.
     """
     java = JavaCatalog(folder, counting)
     java.commit(1_000)

@@ -1,4 +1,4 @@
-"""As much of JSON Schema as the schemas of the commands use: types are exact, and unknown keys are welcome."""
+"""The subset of JSON Schema that the schemas of the commands use: types are exact, and unknown keys are allowed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _check(value: Any, rules: dict[str, Any], at: str) -> None:
         _check(value, schema(rules["$ref"].removesuffix(".json")), at)
     if "type" in rules:
         wanted = rules["type"] if isinstance(rules["type"], list) else [rules["type"]]
-        # exactly: True is an int to Python, and no number to anybody else
+        # exactly: for Python True is an int, but for JSON it is no number
         assert any(type(value) in _TYPES[one] for one in wanted), f"{at}: {value!r} is not {' or '.join(wanted)}"
     if "enum" in rules:
         assert value in rules["enum"], f"{at}: {value!r} is none of {rules['enum']}"

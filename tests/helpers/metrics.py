@@ -1,4 +1,4 @@
-"""What a command on Spark says of what it took."""
+"""The metrics that a command on Spark reports."""
 
 from __future__ import annotations
 

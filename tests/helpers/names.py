@@ -21,7 +21,7 @@ def view(text: str) -> ViewName:
 
 
 def location(number: int = 0) -> str:
-    """Where the metadata of some Iceberg table might be; nobody reads it."""
+    """Return the location of some metadata file, which does not exist."""
     return f"s3://bucket/table/metadata/{number:05}.metadata.json"
 
 

@@ -1,4 +1,4 @@
-"""What happens elsewhere is waited for, and not for ever: a test that hangs says nothing."""
+"""Waiting for other processes, with a timeout, because a test that hangs reports nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 PATIENCE = 60
-"""Seconds, for what takes a moment where nobody else works."""
+"""Timeout in seconds, for events that take a moment on an idle machine."""
 
 
 def wait_until(holds: Callable[[], object], what: str) -> None:

@@ -15,15 +15,17 @@ BUCKET = "catalogs"
 
 
 def s3_options(url: str, key: str = "key") -> dict[str, object]:
-    # the SDK makes a name of its own anew for each request, twice
+    # the SDK makes a name for each request, twice
     cheap = {"session": _session(), "config_kwargs": {"user_agent": "tests"}}
     return {"endpoint_url": url, "key": key, "secret": "secret", "region": "us-east-1", **cheap}
 
 
 @cache
 def _session() -> object:
-    """One for all clients: each would read botocore's large descriptions of services anew. That a time was read before
-    is remembered, since each answer has one."""
+    """Return one session for all clients, because each session reads botocore's large service descriptions.
+
+    The parser of times is cached, because each answer has a time.
+    """
     from aiobotocore.session import AioSession
     from botocore.utils import parse_timestamp
 

@@ -9,5 +9,5 @@ from olympia_cli.storage.protocol import Store
 
 
 def reach_of(store: Store, definitions: bool = False) -> Reach:
-    """Nothing reached yet; held to the sizes of the latest version."""
+    """Return an empty reach with the sizes of the latest version."""
     return Reach(store, NodeRules.of(Catalog(store).snapshot()), definitions=definitions)

@@ -20,7 +20,7 @@ Draw = Callable[[int, int], int]
 
 @dataclass(frozen=True)
 class Rot:
-    """What was done to one file."""
+    """A damage that was done to a file."""
 
     path: str
     how: str
@@ -119,7 +119,7 @@ def rot(store: MemoryStore, paths: list[str], draw: Draw) -> Rot:
 
 
 class Verdict(AssertionError):
-    """What fsck got wrong."""
+    """An error in the result of fsck."""
 
 
 def contents(sample: Sample) -> dict[int, Content]:
@@ -128,10 +128,10 @@ def contents(sample: Sample) -> dict[int, Content]:
 
 
 def hold(sample: Sample, before: dict[int, Content], store: MemoryStore, done: list[Rot]) -> Report:
-    """fsck finds the damage, or every version still says what it said.
+    """Check that fsck finds the damage, or that every version still has its content.
 
-    And more: each version that no longer says what it said is named by an error, the version that it advises to go
-    back to is one that does, and a catalog in which nothing that counts has changed is not called damaged.
+    Each version whose content changed must be named by an error. The version that fsck advises to return to must be
+    unchanged. A catalog whose relevant files are unchanged must not be called damaged.
     """
     said = "; ".join(map(str, done))
     report = fsck(store, level=Level.FULL, all_versions=True)
@@ -162,11 +162,11 @@ def hold(sample: Sample, before: dict[int, Content], store: MemoryStore, done: l
 
 
 def _excused(sample: Sample, store: MemoryStore) -> set[str]:
-    """The files that have changed in a way that nobody can know of.
+    """Return the files with changes that no program can detect.
 
-    A node that is now another whole node of the catalog has a digest that is right. And a definition that is now
-    another whole one is as another program might have left it; only the action that wrote it tells, while that is
-    kept and can be read.
+    A node that is replaced by another sound node of the catalog has a correct checksum. A definition that is replaced
+    by another sound one may come from another program. Only the action that wrote it tells, as long as it is kept and
+    readable.
     """
     whole = {data for path, data in sample.files.items() if path.startswith("node/")}
     first = {path: version for version in reversed(sample.versions) for path in sample.tree(version).files}
@@ -185,7 +185,7 @@ def _excused(sample: Sample, store: MemoryStore) -> set[str]:
 
 
 def unverified(path: str, data: bytes) -> bool:
-    """Whether it is a definition without a digest that need not have one."""
+    """Return whether the file is a definition that has no checksum and needs none."""
     kind = {"catalog": Kind.CATALOG, "ns": Kind.NAMESPACE, "table": Kind.TABLE, "view": Kind.VIEW}[path.split("/")[1]]
     try:
         CLASSES[kind].FromString(data)
@@ -206,7 +206,7 @@ def _all_lost(report: Report) -> bool:
 
 
 def _lost_end(sample: Sample, store: MemoryStore) -> set[int]:
-    """Versions at the new end whose roots are gone without a trace: nobody can know that they were there."""
+    """Return the versions at the end whose roots are lost without a trace, so that no program can know of them."""
     lost: set[int] = set()
     for version in reversed(sample.versions):
         if store.exists(root_path(version)):
@@ -216,7 +216,7 @@ def _lost_end(sample: Sample, store: MemoryStore) -> set[int]:
 
 
 def _matters(sample: Sample, store: MemoryStore) -> bool:
-    """Whether a file has changed that a kept version, an export or a live transaction leads to, hints apart."""
+    """Return whether a changed file belongs to a kept version, an export or a live transaction. Hints do not count."""
     counts: set[str] = {path for path in sample.files if path.startswith("dtxn/") and path.count(".") > 1}
     for tree in (*(root_path(version) for version in sample.versions), sample.running, sample.pin):
         counts |= read_tree(sample.store(), tree).files
@@ -228,6 +228,6 @@ def _matters(sample: Sample, store: MemoryStore) -> bool:
 
 
 def _oldest(store: MemoryStore) -> int:
-    """What vn/oldest says; beyond the latest version it is damage."""
+    """Return the version in vn/oldest; a version beyond the latest is damage."""
     text = store.read("vn/oldest").strip() if store.exists("vn/oldest") else b""
     return int(text) if text.isdigit() and len(text) < 11 else 0

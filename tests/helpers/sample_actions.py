@@ -1,4 +1,4 @@
-"""One action of every type, in the variants that the conflict rules tell apart. Short names, for tables."""
+"""Actions of every type, in the variants that the conflict rules tell apart. Names are short, for tables."""
 
 from __future__ import annotations
 

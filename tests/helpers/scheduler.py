@@ -2,14 +2,14 @@
 
 Every operation of a store is a point at which control may go to another actor: each file of `read_many`,
 `create_many` and `delete_many`, each page of a listing, and each step of the clock (`Stage.wait`). A choice is made
-before the operation, so an actor that is left there has done all before it and nothing of it.
+before the operation, so a suspended actor has done all before it and nothing of it.
 
-A schedule is a list of (actor, number of turns): `[("expire", 14), ("writer", 9), ("expire", 80)]`. It is what a
-failure prints, and what `replay` takes. Names and delays that the program draws at random come from generators that
-each run starts anew, so a schedule means the same each time.
+A schedule is a list of (actor, number of turns): `[("expire", 14), ("writer", 9), ("expire", 80)]`. A failure prints
+it, and `replay` takes it. Random names and delays of the program come from generators that each run seeds again, so a
+schedule means the same each time.
 
-A sign before the name is a fault at that point: `("!expire", 1)` kills the actor, `("?expire", 1)` carries its creation
-out and loses the answer, `("/expire", 1)` loses the request, and `("<expire", 1)` shows it a listing that lags.
+A sign before the name is a fault at that point: `("!expire", 1)` kills the actor, `("?expire", 1)` performs its
+creation and loses the answer, `("/expire", 1)` loses the request, and `("<expire", 1)` shows it a listing that lags.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tests.helpers.stores import WrappedStore
 Schedule = Sequence[tuple[str, int]]
 
 PAGE = 8
-"""So many files a listing gives at once; a store may change between two pages."""
+"""Number of files per page of a listing. A store may change between two pages."""
 
 MOST_TURNS = 20_000
 
 KILLED, NO_ANSWER, NO_REQUEST, LAGGING = FAULTS = "!", "?", "/", "<"
 _BY_METHOD = {"create": (NO_ANSWER, NO_REQUEST), "list": (LAGGING,)}
-"""What can go wrong with an operation."""
+"""Possible faults of each operation."""
 
 
 class Killed(BaseException):
@@ -46,7 +46,7 @@ class Killed(BaseException):
 
 
 class Operation(NamedTuple):
-    """What an actor is about to do."""
+    """The next operation of an actor."""
 
     actor: str
     method: str
@@ -54,8 +54,11 @@ class Operation(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Who went on, of whom, and what the one that ran until then was about to do; None where it has ended. So many
-    operations were done before."""
+    """A choice of the next actor.
+
+    Its fields are the chosen actor, the candidates, the next operation of the actor that ran until then, and the number
+    of operations before. The operation is None if that actor has ended.
+    """
 
     chosen: str
     alive: tuple[str, ...]
@@ -64,19 +67,19 @@ class Choice(NamedTuple):
 
 
 Choose = Callable[[int, tuple[str, ...], Operation | None], str]
-"""Who goes on: from the number of the choice, who could, and what the one that runs is about to do."""
+"""A function that chooses the next actor from the number of the choice, the candidates and the pending operation."""
 
 
 @dataclass
 class Ended:
-    """How an actor ended: with a value, with an error of the program, or killed."""
+    """The end of an actor: a value, an error of the program, or a kill."""
 
     value: Any = None
     error: BaseException | None = None
     began_at: int = 0
     ended_at: int = 0
     said: list[Any] = field(default_factory=list)
-    """What it said on the way, however it ended."""
+    """Messages of the actor, however it ended."""
 
     @property
     def took(self) -> int:
@@ -85,7 +88,7 @@ class Ended:
 
 
 class Stage:
-    """What an actor has: the store and the clock, both under the scheduler."""
+    """The store and the clock of an actor, both controlled by the scheduler."""
 
     def __init__(self, name: str, store: Store, clock: FakeClock, scheduler: Scheduler, said: list[Any]) -> None:
         self.name = name
@@ -99,7 +102,7 @@ class Stage:
         self._said.append(what)
 
     def wait(self, millis: int) -> None:
-        """Let time pass for everybody: whoever is suspended has slept so long."""
+        """Let time pass for all actors: suspended ones have slept for this long."""
         self._scheduler.point(self.name, "wait", f"{millis / 3_600_000:g}h")
         self._time.advance(millis)
 
@@ -160,7 +163,7 @@ class Scheduler:
         return fault
 
     def _hand_over(self, waiting: Operation | None) -> bool:
-        """Let whoever is chosen go on. Whether that is the one that asks."""
+        """Let the chosen actor continue. Return whether it is the one that asks."""
         alive = tuple(name for name, actor in self._actors.items() if actor.alive)
         if not alive:
             self._done.release()
@@ -192,7 +195,7 @@ class Scheduler:
         try:
             ended.value = actor.work(Stage(actor.name, self._store, self._clock, self, ended.said))
         except BaseException as error:
-            # whether it may end so is for whoever looks at the run
+            # the test decides whether the actor may end like this
             ended.error = error
         ended.ended_at = self._clock.now_millis()
         actor.alive = False
@@ -295,7 +298,7 @@ class _ScheduledStore(WrappedStore):
 
 @dataclass
 class Run:
-    """One run: its choices, how the actors ended, and what does not hold afterwards."""
+    """A run: its choices, the ends of the actors, and the rules that do not hold afterwards."""
 
     choices: list[Choice]
     operations: list[Operation]
@@ -321,7 +324,10 @@ Play = Callable[[Choose], Run]
 
 
 def follow(choices: Sequence[str]) -> Choose:
-    """These choices first; then whoever runs goes on to its end, and the first that is left comes next."""
+    """Return a function that follows these choices.
+
+    Then the running actor continues to its end, and the first other one follows.
+    """
 
     def choose(at: int, alive: tuple[str, ...], waiting: Operation | None) -> str:
         if at < len(choices):
@@ -350,14 +356,14 @@ def explore(
     mortal: Iterable[str] = (),
     unlucky: Iterable[str] = (),
 ) -> Iterator[Run]:
-    """Every schedule in which at most `bound` times an actor that could go on is left for another, or killed, or
-    something goes wrong with what it does.
+    """Yield the run of every schedule with at most `bound` switches, kills and faults.
 
-    Who comes next when one has ended is free. Actors are left only at operations that `points` allows; those that
-    are `mortal` may be killed there, and those that are `unlucky` meet with what else can go wrong.
+    A switch leaves an actor that could continue; the order after the end of an actor is free. Actors are left only at
+    operations that `points` allows. Those that are `mortal` may be killed there, and those that are `unlucky` have
+    faults.
 
-    Of two actors, one that is left for the other before it looks at something, or after that, sees the same where the
-    other changes nothing of it and no time passes: then the one schedule is run for both, and its run stands for both.
+    Leaving an actor before or after it reads something is the same if the other actor does not change it and no time
+    passes. Then one schedule is run for both, and its run stands for both.
     """
     mortals, unfortunates = frozenset(mortal), frozenset(unlucky)
     # by what they cost: the simplest schedule that shows a mistake is found first
@@ -366,7 +372,7 @@ def explore(
     yield run
     known: list[Choice] = []
     latest: dict[str, tuple[int, Run]] = {}
-    """Of those that begin as `known`, by who comes next: where the last one that was run leaves it."""
+    """Among schedules that begin like `known`, by the next actor: the last choice at which a run left the actor."""
     while True:
         for at in range(begun, len(run.choices)):
             choice = run.choices[at]
@@ -396,8 +402,10 @@ def explore(
 
 
 def _is_same(choices: Sequence[Choice], at: int, other: str, earlier: int, run: Run) -> bool:
-    """Whether to leave an actor for the other one at this choice comes to the same as the run in which that was done at
-    an earlier one: what lies between are looks at what the other one does not change, and no time passes."""
+    """Return whether leaving an actor for `other` at this choice is the same as in the run that left it earlier.
+
+    It is the same if the actor only reads in between, the other one does not change what it reads, and no time passes.
+    """
     between, done = choices[earlier:at], choices[earlier].done
     actor = next((choice.waiting.actor for choice in between if choice.waiting is not None), None)
     again = next((at for at in range(done, len(run.operations)) if run.operations[at].actor == actor), None)
@@ -421,8 +429,10 @@ def _is_seen(path: str, look: Operation) -> bool:
 
 
 def wander(play: Play, count: int, seed: int, mortal: Iterable[str] = (), unlucky: Iterable[str] = ()) -> Iterator[Run]:
-    """So many schedules drawn at random, always the same ones for a seed. How often actors change is drawn too, and how
-    often something goes wrong for those that are `unlucky`."""
+    """Yield the runs of `count` random schedules, which are the same for the same seed.
+
+    The rate of switches is random too, and so is the rate of faults of `unlucky` actors.
+    """
     mortals, unfortunates = frozenset(mortal), frozenset(unlucky)
     for number in range(count):
         drawn = random.Random(f"{seed}/{number}")
@@ -451,7 +461,7 @@ def wander(play: Play, count: int, seed: int, mortal: Iterable[str] = (), unluck
 
 
 def check_all(runs: Iterable[Run]) -> int:
-    """How many runs there are, in none of which anything breaks."""
+    """Return the number of runs. Raise the failure of the first run that breaks a rule."""
     count = 0
     for run in runs:
         count += 1

@@ -1,15 +1,15 @@
-"""What a history must look like from outside, told by a model: a dict of names, and statements one after the other.
+"""A model of isolation: it tells the outcomes of a history from a dict of names and statements run one after the other.
 
-SERIALIZABLE: every statement of every transaction, also one that failed, has the outcome that it has when the
-transactions run one after the other in the order of their versions. Any serial order would do for the word; the log's
-is the one that counts, because each version can be read, and must be what the transactions up to it leave. So a
-failure says which other orders would explain the history. A transaction that wrote nothing stands after the version
-that it was committed on.
+SERIALIZABLE: every statement of every transaction, including failed ones, has the outcome of a serial run. The
+transactions of that run have the order of their versions. Any serial order would satisfy the definition. The order of
+the log is the one that counts: each version can be read, and must be the result of the transactions up to it. A failure
+therefore names the other orders that would explain the history. A transaction without writes stands after the version
+on which it was committed.
 
-SNAPSHOT: every statement has the outcome that it has on the version that the transaction began at. What it wrote is
-done once more in the order of versions, and succeeds there too; what it read, and what failed, may have changed.
+SNAPSHOT: every statement has the outcome that it has on the version at which the transaction began. Its writes are
+replayed in the order of versions, and succeed there too. Its reads and its failures may have changed.
 
-A drop promises that the object is gone: at either level it may find that another transaction has dropped it.
+A drop promises that the object is gone. At either level another transaction may have dropped it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Contents = dict[ObjectName, Facts]
 
 
 def violation(playing: Playing) -> str | None:
-    """What is wrong with a history that was played; None when nothing is."""
+    """Return the violation in a history that was played, or None."""
     found = _versions(playing)
     log = sorted(
         (number for number, played in playing.transactions.items() if played.committed is not None),

@@ -1,15 +1,17 @@
-"""Writers, expires, checks and exports on one catalog at once, as real processes, by a clock that goes with the work.
+"""Writers, expires, checks and exports on one catalog at once, as real processes, with a clock that follows the work.
 
-Floors and lifetimes are hours, so every process lives by a clock of which twenty minutes pass with each turn of an
-expire, which comes after so many commits of others, and sees the times of files by it too: as much happens in an hour
-on a busy machine as on an idle one. Nothing else is changed: the code, the floors and the store are the real ones.
+Floors and lifetimes are hours. So all processes share a clock that advances twenty minutes with each turn of an expire,
+and times of files follow it. An expire takes its turn after a number of commits of others. As much happens in an hour
+on a busy machine as on an idle one. Everything else is real: the code, the floors and the store.
 
-Everyone works until each has reached its goal, however long that takes on this machine: what is to happen does, and
-all of it happens while the others are at work.
+All processes work until each has reached its goal, however long that takes on this machine. So every kind of work
+happens while the others are running.
 
-As a program (`python -m tests.helpers.soak`) it reads its task as one line of JSON, says `ready`, waits for another
-line, works, says `done` when it has reached its goal, works on until it gets a third line, and prints its report as one
-line of JSON.
+As a program, `python -m tests.helpers.soak` follows a protocol:
+
+1. It reads its task as one line of JSON, prints `ready`, and waits for another line.
+2. It works, prints `done` when it has reached its goal, and continues until it gets a third line.
+3. It prints its report as one line of JSON.
 """
 
 from __future__ import annotations
@@ -62,17 +64,17 @@ POOL_NAMESPACE = NamespaceName("spread")
 
 
 TICK = 20 * MINUTE
-"""What passes with each turn of an expire."""
+"""Time that passes with each turn of an expire."""
 
 COMMITS = 5
-"""How many versions the others commit between two turns of an expire, at least."""
+"""Minimum number of commits of others between two turns of an expire."""
 
 PATIENCE_BY_CLOCK = 1000 * HOUR / 1000
 """The seconds to retry for, by that clock."""
 
 
 class WorkClock:
-    """Time passes when somebody lets it. All processes share a file with the moments on the wall at which it did."""
+    """A clock that advances on request. All processes share a file with the wall times of the advances."""
 
     def __init__(self, ticks: str, began: float) -> None:
         self._ticks = ticks
@@ -90,7 +92,7 @@ class WorkClock:
         return self.now_millis()
 
     def at(self, seconds: float) -> int:
-        """What it showed at a moment of the clock on the wall."""
+        """Return the time that it showed at a wall time."""
         if not self._moments or seconds >= self._moments[-1]:
             data = Path(self._ticks).read_bytes()
             self._moments = sorted(struct.unpack(f"{len(data) // 8}d", data))
@@ -120,7 +122,7 @@ class WorkStore(WrappedStore):
 
 @dataclass
 class Report:
-    """What a process did: each commit that it was told of, how often what happened, and what should not have."""
+    """The report of a process: acknowledged commits, counts of events, and failures."""
 
     acknowledged: dict[str, int] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
@@ -147,14 +149,14 @@ class Report:
 
 
 EXPECTED = frozenset({"CommitConflict", "SavedElsewhere", "Refused", "ExportExists"})
-"""How work may end while others work too."""
+"""Errors that are allowed while other processes work."""
 
 LATE = frozenset({"TransactionExpired", "CommitUnknown", "VersionNotFound"})
-"""How it may end for one that was held up for longer than its lifetime."""
+"""Errors that are allowed for work that was delayed beyond its lifetime."""
 
 
 class Worker:
-    """One process of the soak."""
+    """A process of the soak."""
 
     def __init__(self, task: Mapping[str, Any]) -> None:
         self.number: int = task["number"]
@@ -197,7 +199,7 @@ class Worker:
         self.report.acknowledged[id] = version
 
     def _rest(self, millis: float) -> None:
-        """So long, by the clock that an expire lets go on; nobody waits for one that has stopped."""
+        """Wait on the clock that an expire advances, but not on a clock that has stopped."""
         end = self.clock.now_millis() + millis
         while self.clock.now_millis() < end and not self.stop.wait(0.005):
             pass
@@ -205,7 +207,7 @@ class Worker:
     # Roles
 
     def write(self) -> None:
-        """One change, as `tests.helpers.writer` makes them."""
+        """Make a change, as `tests.helpers.writer` does."""
         transaction, what, refused = writer._begin(self.catalog, self.number, self.turn, self.chosen)
         if refused:
             self.report.counted["refused statements"] += 1
@@ -219,7 +221,7 @@ class Worker:
         self._told(transaction.id, done.version, "commits")
 
     def distribute(self) -> None:
-        """A transaction that rests, and is gone on with and committed by another that loads it."""
+        """Begin a distributed transaction, wait, and let another process load, continue and commit it."""
         begun = distributed.begin(self.catalog)
         begun.transaction.create_table(TableName("spread", f"t{self.number}-{self.turn}"), "s3://x")
         begun.save()
@@ -312,7 +314,7 @@ GOALS: Mapping[str, Mapping[str, int]] = {
     "check": {"fsck runs": 3},
     "export": {"full exports": 1, "dropped exports": 1},
 }
-"""How often what must have happened to a process of a role before all of them may stop."""
+"""Events that must happen to a process of each role before the soak may stop, with their numbers."""
 
 PATIENCE = 300.0
 """Seconds after which a goal counts as missed."""
@@ -339,7 +341,7 @@ def prepare(store: Store, clock: WorkClock) -> None:
 
 @dataclass(frozen=True)
 class Soak:
-    """Where, and to what end."""
+    """The location and the goal of a soak."""
 
     uri: str
     options: Mapping[str, object]
@@ -439,7 +441,7 @@ def _now(task: Mapping[str, Any]) -> int:
 
 
 def check_told(store: Store, total: Report) -> None:
-    """Nothing went wrong on the way; the catalog is whole; and history holds what was acknowledged, and only once."""
+    """Check that no failure happened, that the catalog is sound, and that history has each acknowledged commit once."""
     assert not total.wrong, "\n".join(total.wrong[:10])
     versions = check_versions(store, now_millis=total.ended_at)
     replay(store, now_millis=total.ended_at)

@@ -30,14 +30,14 @@ DAEMON = {"spark.python.daemon.module": "spark_daemon"}
 HOME = Path(str(find_spec("pyspark").origin)).parent
 _MOST = ("spark-sql_", "spark-catalyst_", "spark-core_", "spark-sql-api_", "scala-library-", "hadoop-client-api-")
 FIRST = ":".join(str(jar) for name in _MOST for jar in (HOME / "jars").glob(f"{name}*.jar"))
-"""Those of Spark's jars with most of the classes: Java looks into one of nearly three hundred after the other."""
+"""The Spark jars with most of the classes. Java searches nearly three hundred jars in order, so these come first."""
 
 LITTLE_DATA = {
     **DAEMON,
     "spark.driver.extraClassPath": FIRST,
     "spark.executor.extraClassPath": FIRST,
     "spark.sql.shuffle.partitions": "2",
-    # queries over some hundred rows run once each: compiling them, or planning them anew after each step, takes longer
+    # queries over some hundred rows run once each: compiling or replanning them takes longer than running them
     # than running them
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -66,7 +66,7 @@ class Cluster:
         return self.processes[1:]
 
     def start_worker(self, hidden: Sequence[Path] = ()) -> None:
-        """One more. It and its executors see empty folders where the `hidden` ones are."""
+        """Start another worker. It and its executors see empty folders in place of the `hidden` ones."""
         number = len(self.workers)
         own = ["-c", "1", "-m", self.memory, "-d", str(self.folder / f"work{number}"), self.url]
         within = _without(hidden, self.folder / "empty") if hidden else []
@@ -78,7 +78,7 @@ class Cluster:
         _await(log, r"Successfully registered with master (\S+)", self.workers[number])
 
     def executor(self, number: int) -> int:
-        """The process of a worker's executor. It is started anew when it dies."""
+        """Return the process of a worker's executor, which Spark restarts when it dies."""
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             for folder in Path("/proc").glob("[0-9]*"):
@@ -140,7 +140,7 @@ def _without(hidden: Sequence[Path], empty: Path) -> list[str]:
         cover = empty / str(number)
         cover.mkdir(parents=True)
         words.append(f"mount --bind {shlex.quote(str(cover))} {shlex.quote(str(path))}")
-    # whoever is not root may be it in a namespace of his own
+    # a user who is not root can become root in a new user namespace
     own = ["unshare", "-m" if os.geteuid() == 0 else "-rm"]
     return [*own, "sh", "-c", " && ".join([*words, 'exec "$@"']), "sh"]
 

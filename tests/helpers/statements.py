@@ -13,7 +13,7 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewNa
 from tests.helpers.names import select
 
 Outcome = Any
-"""What a statement returned, or the class of its error."""
+"""The result of a statement, or the class of its error."""
 
 Facts = tuple[str, str, frozenset[tuple[str, str]]]
 """All that statements say of an object: what it holds, what it held before, its properties."""
@@ -57,14 +57,14 @@ BEGINNING = [
     *(Statement("create", name, text=f"start {name}") for name in (TableName("a", "t"), TableName("b", "t"))),
     *(Statement("create", name, text=f"start view {name}") for name in (ViewName("a", "t"), ViewName("b", "u"))),
 ]
-"""What each history begins with, in version 1. There is no namespace c."""
+"""The content of version 1 of each history. There is no namespace c."""
 
 
 # On a transaction
 
 
 def do(statement: Statement, transaction: Transaction) -> Outcome:
-    """What the statement returns; one that fails is caught."""
+    """Run the statement, and return its result or the error that it raised."""
     try:
         return _returned(statement, transaction)
     except OlympiaError as error:
@@ -128,7 +128,7 @@ class Failed(Exception):
 
 
 def run(statement: Statement, state: State) -> Outcome:
-    """What the statement returns by the model; the state is changed, unless it fails."""
+    """Run the statement on the model, and return its result. A failed statement leaves the state unchanged."""
     try:
         return _VERBS[statement.verb](statement, state)
     except Failed as error:

@@ -91,11 +91,11 @@ class CountingStore(WrappedStore):
             self.sequence.clear()
 
     def count(self, *methods: str) -> int:
-        """How many files these methods were asked for."""
+        """Return the number of files requested by these methods."""
         return sum(method in methods for method, _ in self.sequence)
 
     def of(self, path: str, *methods: str) -> int:
-        """How often this path was asked for, by these methods or by any."""
+        """Return the number of requests for this path, by these methods or by any."""
         return sum(asked == path and (not methods or method in methods) for method, asked in self.sequence)
 
     def paths(self, *methods: str) -> list[str]:
@@ -231,7 +231,7 @@ class PowerCut(BaseException):
 
 
 class CuttingStore(_NumberedWrites):
-    """Dies before write number `cut_at`: so many writes happen and no more, and nothing can be read either.
+    """Dies before write number `cut_at`; later writes and all later reads fail.
 
     Without `cut_at` it only counts. To die at every point: run once without, then for each n in
     `range(store.writes)`. `close` never raises: it touches no file.
@@ -317,8 +317,11 @@ class AmbiguousStore(_NumberedWrites):
 
 
 class FullStore(WrappedStore):
-    """A disk of which so many blocks are free. Each file takes whole blocks, an empty one too; a write that does not
-    fit raises StorageFull and leaves nothing, and a deleted file gives its blocks back. A hint is written in place."""
+    """A disk with a number of free blocks.
+
+    Each file takes whole blocks, also an empty one. A write that does not fit raises StorageFull and leaves no file,
+    and a deleted file frees its blocks. A hint is written in place.
+    """
 
     BLOCK = 512
 

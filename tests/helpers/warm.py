@@ -1,9 +1,9 @@
-"""The program without its start: a process that has loaded it, and forks for each run.
+"""The program without its start-up: a process that has loaded it, and forks for each run.
 
-Python and packages take ten times as long to load as most commands take. A run is a process of its own all the same,
-with the arguments, the environment, the folder, the streams and the terminal that it is given, and it ends as any other
-does; what it has of its parent are loaded modules. Those that look at the start itself, or at what Python makes of its
-environment then, start the program for real: `can_run` tells them apart.
+Python and packages take ten times as long to load as most commands take. A run is still a process of its own. It gets
+its arguments, environment, folder, streams and terminal, and ends like any other process. It shares only loaded modules
+with its parent. Tests of the start-up itself, or of Python's own environment variables, start the program for real:
+`can_run` tells them apart.
 
 As a program (`python warm.py SOCKET WORD...`) it is a run with its own streams, folder and environment.
 """
@@ -40,7 +40,7 @@ class Started:
         self.pid = self._next()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit code, which is negative if a signal ended it. TimeoutError when it takes longer."""
+        """Return the exit code, which is negative after a signal. Raise TimeoutError if it takes longer."""
         if self.returncode is None:
             self._answers.settimeout(timeout)
             self.returncode = self._next()
@@ -64,7 +64,7 @@ class Started:
 
 
 def can_run(env: Mapping[str, str]) -> bool:
-    """Whether nothing of this is for Python to read when it starts."""
+    """Return whether no variable of the environment is read by Python itself when it starts."""
     return not any(name.startswith(("PYTHON", "LC_")) for name in env)
 
 
@@ -104,7 +104,7 @@ def serving() -> str:
 
 
 def serve(address: str) -> None:
-    """Fork for whoever asks, until standard input ends."""
+    """Fork for each client, until standard input ends."""
     for name in ("rich.console", "rich.progress", "rich.table", *(f"olympia_cli.{name}" for name in LOADED)):
         import_module(name)
     # what is loaded stays, and is not looked through at the end of each run
@@ -112,7 +112,7 @@ def serve(address: str) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen()
-    # nobody waits for those that fork once more
+    # let the kernel reap the forks of forks
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)
     while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
@@ -151,7 +151,7 @@ def _become(streams: Iterable[int], words: list[str], env: dict[str, str], folde
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    # unless it is the terminal of whoever asks
+    # unless it is the terminal of the client
     with suppress(OSError):
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)
     os.chdir(folder)

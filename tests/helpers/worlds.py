@@ -40,10 +40,10 @@ from tests.helpers.expire_world import (
 from tests.helpers.scheduler import Run, Work, wander
 
 IN_DOUBT = (CommitUnknown, OutcomeUnknown, PartlyDone, StorageFailed)
-"""How work may end when an answer is lost."""
+"""Errors that are allowed if an answer is lost."""
 
 SKEW = 14 * MINUTE
-"""What a clock may be off by: any two then agree within half an hour."""
+"""Maximum error of a clock: any two clocks agree within half an hour."""
 
 MORTAL = ("expire", "expire too")
 UNLUCKY = ("writer", "rollback", "expire", "expire too", "undo", "distributed", "export")
@@ -65,7 +65,7 @@ CAST: dict[str, Work] = {
 
 
 def scene(seed: int) -> Scene:
-    """Who takes part, where it begins and whose clock is off: all drawn from the seed."""
+    """Draw a scene from the seed: its actors, its start and the clocks that are off."""
     drawn = random.Random(seed)
     names = sorted(drawn.sample(list(CAST), 8), key=list(CAST).index)
     actors = {name: CAST[name] if name == "clock" else _off(CAST[name], drawn) for name in names}

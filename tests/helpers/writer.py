@@ -24,8 +24,10 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of one commit: `committed`, `unneeded` (others had done all of it), `conflict`, `refused` (a statement
-    did not fit) or the name of an error."""
+    """The end of a commit: `committed`, `unneeded` (others had done all of it), `conflict`, `refused` or an error.
+
+    `refused` means that an operation did not fit; an error is given by its name.
+    """
 
     id: str
     what: str
@@ -47,11 +49,11 @@ def prepare(store: Store, writers: int) -> None:
 
 
 TOGETHER = 3
-"""So many transactions a writer has open at once: they are in each other's way even where no other writer is."""
+"""Number of transactions that a writer has open at once, so that they conflict even without other writers."""
 
 
 def work(store: Store, number: int, commits: int) -> list[Outcome]:
-    """Do so many changes; which ones depends on the number of the writer alone."""
+    """Make a number of changes, drawn by the number of the writer only."""
     chosen = random.Random(number)
     catalog = Catalog(store)
     outcomes = []
@@ -114,7 +116,7 @@ def _alter_catalog(t: Transaction, number: int, turn: int, chosen: random.Random
 
 
 def _any_of(names: list[TableName], namespace: str, chosen: random.Random) -> TableName:
-    """One of these tables. The others may have dropped or renamed all of them: then one that is not there."""
+    """Choose one of these tables. If others dropped or renamed all of them, return a table that does not exist."""
     return chosen.choice(names or [TableName(namespace, "none")])
 
 
@@ -159,15 +161,17 @@ CHANGES: list[tuple[str, Statement]] = [
 
 
 def begin_with(environment: Mapping[str, str], all_there: Barrier) -> None:
-    """What a process is made ready with (`take_part`). It is a fork of one that has loaded all that it needs, whose
-    environment may be an older one."""
+    """Prepare a process for `take_part`.
+
+    The process is a fork of one that has loaded all modules, and may have an older environment.
+    """
     os.environ.clear()
     os.environ.update(environment)
     globals()["_all_there"] = all_there
 
 
 def take_part(uri: str, options: Mapping[str, object], number: int, commits: int) -> list[Outcome]:
-    """As `work`, in a process, at the same moment as all the others."""
+    """Run `work` in a process, at the same moment as all others."""
     store = open_store(uri, options)
     # everything that the work needs is connected before the start
     Catalog.open(store)

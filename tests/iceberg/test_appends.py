@@ -88,7 +88,7 @@ def test_another_writer_is_first(catalog, table):
 
 
 def test_the_same_append_is_under_way_elsewhere(catalog, table):
-    """Whoever is second finds it done, and takes back what it wrote."""
+    """The second process finds the append done, and deletes its own files."""
     first, second = begin(catalog, "monday"), begin(catalog, "monday")
     files = written(catalog, first)
     late = through(BeforeRoot(catalog.store_catalog.store, lambda: commit(catalog, {first: files})), catalog)
@@ -154,7 +154,7 @@ def test_who_gives_up_what_is_committed_deletes_nothing(catalog, table):
     commit(catalog, {to: files})
     give_up(catalog, [to])
     assert rows(catalog) == 3
-    # nor where nobody can say whether it was
+    # nor if the outcome is unknown
     other = begin(catalog)
     kept = written(catalog, other)
     catalog.drop_table("ns.t")
@@ -203,7 +203,7 @@ def test_an_append_of_unknown_outcome_may_be_committed_again(catalog, table, mod
 
 
 def test_a_run_that_some_of_the_tables_have_is_refused(catalog, table):
-    """Whoever skips it loses the rows of the others, and whoever makes it has some twice."""
+    """Skipping the run would lose rows of the other tables, and repeating it would duplicate rows."""
     catalog.create_table("ns.u", BATCH.schema)
     other = TableName("ns", "u")
     first = begin(catalog, "monday")

@@ -71,7 +71,7 @@ def lake(request: pytest.FixtureRequest) -> Lake:
 
 
 def look(lake: Lake, *tables: tuple[TableName, str]) -> tuple[list[Finding], Counter[str]]:
-    """What is found in a catalog of these tables, and how many files were looked at."""
+    """Return the findings in a catalog of these tables, and the numbers of files checked."""
     catalog = Catalog.create(MemoryStore("catalog", {}))
     with catalog.transaction() as transaction:
         for namespace in sorted({name.namespace for name, _ in tables}):
@@ -102,7 +102,7 @@ def test_sound_tables(lake: Lake) -> None:
 
 
 def _damage(what: str, how: str) -> tuple[Callable[[Files], str], str, str]:
-    """Which file, the code and the message."""
+    """Return the damage of a file, the code and the message."""
     pick: dict[str, Callable[[Files], str]] = {
         "metadata": lambda files: files.metadata,
         "manifest list": lambda files: files.manifest_list,

@@ -155,7 +155,7 @@ def test_what_a_commit_would_lose_is_not_committed_over(
 
 
 def test_a_table_is_changed_twice_in_a_transaction_of_very_many(catalog, monkeypatch):
-    """Of most of them only the bytes are kept, and none is on the store yet."""
+    """Only the bytes of most tables are kept, and no file is on the store yet."""
     monkeypatch.setattr(table_changes, "_KEPT", 1)
     catalog.create_namespace("ns")
     together = CatalogTransaction.begin(catalog)

@@ -1,4 +1,4 @@
-"""What the guide says is typed as it stands there."""
+"""The commands and programs of the guide, typed as printed."""
 
 from __future__ import annotations
 

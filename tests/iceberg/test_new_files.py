@@ -1,4 +1,4 @@
-"""What a transaction is to write does not wait in memory."""
+"""Staged files of a transaction do not stay in memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_last_one_at_a_location_counts():
 
 
 def test_no_room_for_it(monkeypatch):
-    """It is told where there is none, and nothing is said at the end."""
+    """The error names the folder without space, and no message follows at exit."""
     lost, put = [], []
     monkeypatch.setattr(sys, "unraisablehook", lost.append)
     limit = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -149,7 +149,7 @@ def test_manifests_that_cannot_be_read_cost_the_names_only(table: Table) -> None
 
 
 def test_the_same_location_again_says_more_of_the_same_change(catalog: OlympiaCatalog, table: Table) -> None:
-    """Of a table that is moved: the previous location is where it was before the commit, not between two actions."""
+    """The previous location of a moved table is that before the commit, not one between two actions."""
     from olympia_cli import TableName
 
     name, plain = TableName("ns", "t"), Catalog(catalog.store_catalog.store)

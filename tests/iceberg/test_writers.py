@@ -33,7 +33,7 @@ from tests.helpers.stores import AmbiguousStore, CuttingStore, PowerCut, Wrapped
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 QUICK = {"commit.retry.min-wait-ms": "1", "commit.retry.max-wait-ms": "20", "commit.retry.num-retries": "100"}
 RETRIES = hasattr(Transaction, "_rebuild_snapshot_updates")
-"""Whether this PyIceberg makes an append again on what another writer left."""
+"""True if this PyIceberg repeats an append on the result of another writer."""
 
 
 class BeforeRoot(WrappedStore):
@@ -70,7 +70,7 @@ def metadata_files(catalog: OlympiaCatalog) -> set[str]:
 
 
 def named_files(catalog: OlympiaCatalog) -> set[str]:
-    """What definitions name, whether or not a version has them."""
+    """Return the locations in all definitions, whether or not a version has them."""
     store = catalog.store_catalog.store
     files = [file.path for file in store.list("def/table/")]
     return {decode(TableDef, store.read(path), path).iceberg_metadata_location for path in files}

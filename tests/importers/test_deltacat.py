@@ -120,7 +120,7 @@ def test_a_history_that_is_cut_goes_on_where_it_was(real, tmp_path):
 
 
 def test_others_may_commit_in_the_middle_of_a_history(real, tmp_path):
-    """Somebody drops a table between two commits of the import: it comes back with the next transaction of its own."""
+    """Another writer drops a table between two commits of the import: the table's next transaction restores it."""
     store = new_store(tmp_path / "c")
 
     class Interrupted(Adoption):

@@ -110,7 +110,7 @@ def test_paths(path, found):
 
 
 def shown(value):
-    """As the dump shows it: of bytes their length and beginning."""
+    """Convert a value to the form of the dump, which has the length and the beginning of bytes."""
     if isinstance(value, dict):
         return {key: shown(inner) for key, inner in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Upserts, deletes and data that is not Parquet: the rows that DeltaCAT would show, written anew."""
+"""Upserts, deletes and data that is not Parquet: the rewritten rows are those that DeltaCAT would show."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class World:
         return Adoption(source, base, open_io(base, {}), catalog, renaming, dry_run, rewriter)
 
     def bring(self, rewrite=True, dry_run=False):
-        """What was done, and the version; `self.written` is how many partitions were written anew."""
+        """Import, and return the outcome and the version; `self.written` is the number of rewritten partitions."""
         properties = OlympiaCatalog.of(Catalog(self.store)).properties
         rewriter = RewritesHere(f"file://{self.made.folder}", {}, properties) if rewrite else None
         done, version = import_at(self.adoption(rewriter, dry_run), FOREVER, "")
@@ -243,7 +243,7 @@ def test_new_deltas_are_brought_by_writing_anew(world, partition):
     first = world.files()
     partition(3, data((2, "c")), type="upsert")
     done, _ = world.bring(rewrite=False)
-    assert why(done) == ["rows of it were written anew, and it has moved on at the source"]
+    assert why(done) == ["its rows were rewritten here, and it has newer data at the source"]
     assert done.left_out[0].remedy is not None
     assert world.rows() == [(1, "b")]
     done, version = world.bring()
@@ -443,7 +443,7 @@ def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, 
     assert world.bring()[1] == world.bring(rewrite=False)[1] == version
     partition(3, data((4, "d")))
     done, _ = world.bring(rewrite=False)
-    assert why(done) == ["rows of it were written anew, and it has moved on at the source"]
+    assert why(done) == ["its rows were rewritten here, and it has newer data at the source"]
     assert (why(world.bring()[0]), len(world.rows())) == ([], 4)
 
 
@@ -477,7 +477,7 @@ def test_a_file_whose_ids_are_wrong_and_its_names_too(world, partition, delta):
     odd = partition(2, data((2, "b"), schema=pa.schema(columns)), **delta)
     done, _ = world.bring()
     if delta:
-        why_not = "the ids of its columns are wrong, and 'what' is none of the table's"
+        why_not = "the ids of its columns are wrong, and the table has no column 'what'"
         assert why(done) == [f"it is not rewritten: {odd} cannot be read: {why_not}"]
         assert world.rows() == []
     else:
@@ -502,13 +502,13 @@ def test_inspect_and_import_agree(world, partition):
 
 
 def test_an_orc_file_that_arrow_does_not_survive(world, partition):
-    """It is named, and takes nobody along: neither this process nor a worker of Spark's, whose death ends the job."""
+    """The file is named, and crashes neither this process nor a Spark worker, whose death would end the job."""
     path = partition(1, FATAL_ORC, content_type="application/orc")
     with world.made.transaction() as txn:
         other = txn.partition(txn.table(txn.namespace("m"), "u", SCHEMA))
         txn.delta(other, 1, packed(data((1, "a")), "application/orc"), content_type="application/orc")
     [said] = why(world.bring()[0])
-    assert said == f"it is not rewritten: {path} cannot be read: it is damaged, and no program survives reading it"
+    assert said == f"it is not rewritten: {path} cannot be read: it is damaged, and reading it crashes the reader"
     assert (world.rows(), world.rows("m.u")) == ([], [(1, "a")])
 
 
@@ -546,7 +546,7 @@ def test_a_value_for_older_files(world, partition, default):
 
 @pytest.mark.parametrize("harm", ["damaged", "gone"])
 def test_damage_at_the_source_takes_no_written_rows_away(world, partition, harm):
-    """As for plain files: the table stays as it is until all of it can be read."""
+    """The table stays as it is until all of it can be read, as with plain files."""
     path = world.made.folder / partition(1, data((1, "a"), (2, "b")))
     partition(2, data((1, "x")), type="upsert")
     world.bring()
@@ -619,7 +619,7 @@ def test_all_types(world):
 
 
 def test_merge_keys_are_compared_as_text_in_which_null_is_empty(world):
-    """So DeltaCAT does; what it deletes by is compared as it is."""
+    """DeltaCAT does so for merge keys; it compares values of deletes unchanged."""
     schema = numbered(*COLUMNS, keys=["name"])
     with world.made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", schema))
@@ -636,8 +636,10 @@ def test_merge_keys_are_compared_as_text_in_which_null_is_empty(world):
 
 @pytest.mark.parametrize("is_known", [True, False])
 def test_deletes_by_several_columns(world, is_known):
-    """DeltaCAT would take (1, "b") along with (1, "a") and (2, "b"): where there is such a row, it is not known whether
-    anybody wants that."""
+    """DeltaCAT would delete (1, "b") together with (1, "a") and (2, "b").
+
+    If there is such a row, the intention is unknown.
+    """
     schema = numbered(*COLUMNS, keys=["id", "name"])
     with world.made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", schema))
@@ -656,12 +658,12 @@ class TestWhatIsNotKnown:
         ("schema", "delta", "reason"),
         [
             (numbered(*COLUMNS), {"type": "upsert"}, "its table has no merge keys"),
-            (numbered(*COLUMNS), DELETE, "it is not said by which columns"),
+            (numbered(*COLUMNS), DELETE, "the delete names no columns"),
             (SCHEMA, {"type": "delete", "entry_type": "positional_delete"}, "holds positional_delete"),
             (
                 SCHEMA,
                 {**DELETE, "meta": {"entry_params": {"equality_field_locators": ["id", ["name", "first"]]}}},
-                "deletes by what is within a column",
+                "deletes by a field inside of a column",
             ),
             (SCHEMA, {"content_type": "text/psv"}, "is 'text/psv' in 'identity'"),
             (
@@ -790,10 +792,10 @@ class TestWhatIsNotKnown:
 
     @pytest.mark.parametrize("delta", [{"type": "upsert"}, DELETE])
     def test_one_that_lacks_the_key(self, world, partition, delta):
-        """It would be taken for rows without one."""
+        """The file would be taken for rows without a key."""
         partition(1, data((None, "a"), (2, "b")))
         partition(2, pa.table({"name": ["c"]}), **delta)
-        assert "it lacks the column 'id', by which rows are the same" in "".join(why(world.bring()[0]))
+        assert "it lacks the column 'id', which is a merge key" in "".join(why(world.bring()[0]))
         assert world.rows() == []
 
     def test_a_file_that_is_gone(self, world, partition):

@@ -206,7 +206,7 @@ def test_what_another_import_does_meanwhile_is_not_undone(tmp_path):
     iox.commit(iox.add(iox.data("cpu", rows([2], v=[2]), "day 2")))
 
     class Slow(Source):
-        """While it is read the source moves on, and somebody else imports it."""
+        """While the source is read, it changes, and another process imports it."""
 
         is_first = True
 

@@ -72,7 +72,7 @@ def test_a_history_that_is_cut_goes_on_where_it_was(sources):
 
 
 class TestReading:
-    """Of the source, each file that says anything of an object is read once."""
+    """Each file of the source that describes an object is read once."""
 
     @pytest.fixture
     def source(self):
@@ -118,7 +118,7 @@ class TestReading:
 
 
 def test_a_source_whose_id_is_empty_or_odd(sources):
-    """It is part of a property's name here."""
+    """The id is part of a property's name here."""
     for id in ("", "name", "a" * 2000, "\x1b[31m/..\\"):
         source = Catalog.create(MemoryStore())
         with source.transaction() as transaction:
@@ -173,7 +173,7 @@ class TestNamesThatAreTakenAgain:
 
     @pytest.mark.parametrize("since", ["s.a>r.a -s +s r.a>s.a", "s>q r>s q>r"])
     def test_what_cannot_be_done_is_told_and_nothing_is_lost(self, source, since):
-        """A namespace in which a table stays cannot be made anew, nor can two change names."""
+        """A namespace with a remaining table cannot be created again, and two names cannot be exchanged."""
         store = new_store()
         for words in ("+s +r +s.a", since):
             for word in words.split():

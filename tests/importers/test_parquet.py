@@ -342,7 +342,7 @@ class TestWhatWasChangedHere:
         assert world.rows("raw.t") == [0, 7]
 
     def test_files_of_the_folder_that_others_added(self, world):
-        """They are known as well; with snapshots gone too, nobody can tell whether they are all."""
+        """The files are known as well. Without snapshots it is unknown whether they are all."""
         file = write_parquet(world.raw / "t" / "theirs.parquet", v=[9])
         self.table(world).add_files([f"file://{file}"])
         assert [one.files for one in self.add_and_bring(world).moved_on] == [1]

@@ -46,7 +46,7 @@ CREATORS: dict[str, Work] = {
 
 @pytest.mark.parametrize("name", CREATORS)
 def test_a_creation_in_doubt(name):
-    """It was carried out, or it was not, and nobody says which; another writer may come before or after."""
+    """The creation may have been performed or not; another writer may come before or after it."""
     scene = Scene(marked, {name: CREATORS[name], "other": writer("y")}, may_refuse=IN_DOUBT)
 
     def creations(operation: Operation) -> bool:
@@ -57,8 +57,10 @@ def test_a_creation_in_doubt(name):
 
 
 def test_an_expire_whose_listings_lag():
-    """What it does not see is young, and what it still sees is gone: neither does harm. A mark that it does not see has
-    not rested."""
+    """Files missing in a listing are young, and files still listed are gone: neither does harm.
+
+    A mark that is missing in a listing has not rested.
+    """
 
     def points(operation: Operation) -> bool:
         return operation.method == "list" or (operation.actor == "old reader" and operation.path.startswith("node/"))

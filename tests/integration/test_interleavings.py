@@ -1,13 +1,13 @@
 """Writers, a rollback, readers and expires in every order of their storage operations.
 
-*Exhaustive*: every pair of actors with one switch anywhere, and the pairs that meet in names with two switches where
-names change; every actor suspended for hours at each of its operations while others commit, mark and purge, with clocks
-that disagree too; fsck left at each of its operations; an expire killed at each of its operations. *Random*, with a
-fixed seed: all of them at once, with the clock as one more actor.
+*Exhaustive*: every pair of actors with one switch anywhere, and pairs that use the same names with two switches at
+changes of names. Every actor sleeps for hours at each of its operations while others commit, mark and purge, also with
+clocks that disagree. fsck is suspended at each of its operations, and an expire is killed at each of its own. *Random*,
+with a fixed seed: all actors at once, with the clock as one more actor.
 
-What holds in every order is in `expire_world.check_world` and `check_future`. The second half takes the promises out
-that keep it so, one at a time, and shows that the scheduler then finds an order in which something breaks. A failure
-prints its schedule: `replay(scene.play, schedule)` runs it again.
+The rules for every order are in `expire_world.check_world` and `check_future`. The second half removes the promises
+that ensure them, one at a time. The scheduler then finds an order that breaks a rule. A failure prints its schedule:
+`replay(scene.play, schedule)` runs it again.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ SLEEPERS: dict[str, Work] = {
 
 
 def where_names_change(operation: Operation) -> bool:
-    """Where versions, hints and manifests are written or deleted, and where hints are read."""
+    """Return whether the operation writes or deletes versions, hints or manifests, or reads hints."""
     if operation.method == "read":
         return operation.path in (LATEST, OLDEST)
     changes = operation.method in ("create", "overwrite", "write_hint", "delete")
@@ -122,7 +122,7 @@ def where_names_change(operation: Operation) -> bool:
 
 
 def _only(*parts: tuple[str, str, str]) -> Callable[[Operation], bool]:
-    """These operations alone, given as actor, method and how the path begins."""
+    """Select operations by actor, method and the beginning of the path."""
     return lambda found: any(
         found.actor == actor and found.method == method and found.path.startswith(path) for actor, method, path in parts
     )
@@ -178,7 +178,7 @@ def test_pairs_with_two_switches_where_names_change(pair):
 
 @pytest.mark.parametrize("name", SLEEPERS)
 def test_one_that_sleeps_for_hours_at_any_operation(name):
-    """It ends as if it had not slept, or in an error that says so; and takes nothing from the others."""
+    """The actor ends as without the sleep, or with a clear error, and takes nothing from the others."""
     scene = Scene(marked, {name: SLEEPERS[name], "days": DAYS}, may_refuse=[VersionNotFound])
     assert check_all(explore(scene.play, 1, points=_of(name))) > 5
     assert scene.done == {name, "days"}
@@ -222,7 +222,7 @@ def test_a_listing_that_shows_a_version_without_the_one_before(monkeypatch):
 
 
 def test_two_expires_at_once(monkeypatch):
-    """One that is overtaken says so, and does not take what the other deletes for damage."""
+    """The overtaken expire reports it, and does not take files that the other one deleted for damage."""
     twice = in_turn(mark_now, purge_now)
     points = _only(("again", "read", "vn/"), ("again", "create", "vn/"))
 
@@ -455,7 +455,7 @@ def test_without_looking_at_revivals_since_the_plan_a_purge_deletes_what_came_ba
 
 @cache
 def _kept_an_hour() -> tuple[Files, int]:
-    """As `aged`, in a catalog that keeps versions for an hour only."""
+    """Make the world of `aged` in a catalog that keeps versions for only an hour."""
     world = World(*aged())
     with repeatable("kept an hour"), world.catalog.transaction() as transaction:
         transaction.alter_catalog({"olympia.retention.max-version-age": "1h"})
@@ -484,7 +484,10 @@ def test_without_the_lifetime_a_mark_takes_versions_that_are_in_use(monkeypatch)
 
 
 def test_a_root_that_is_created_late_does_not_make_the_version_before_it_older(monkeypatch):
-    """Its time is from before its writer slept; whoever began at the version before it has a lifetime since then."""
+    """The root has a time from before its writer slept.
+
+    A writer that began at the version before it has a lifetime from then on.
+    """
     points = _only(("writer", "create", "vn/"), ("reader", "read", "node/"), ("expire", "wait", "1h"))
 
     def scene() -> Scene:
@@ -503,7 +506,7 @@ def test_a_root_that_is_created_late_does_not_make_the_version_before_it_older(m
 
 
 def test_without_the_grace_period_a_purge_takes_files_of_a_writer_at_work(monkeypatch):
-    """It was in time when it looked, and slept before it created its root, which a purge has planned around."""
+    """The writer was in time when it checked, and slept before it created its root. A purge was planned meanwhile."""
     points = _only(("writer", "create", "vn/"), ("purge", "create", "vn/"))
 
     def scene() -> Scene:
@@ -551,7 +554,7 @@ FREEING = in_turn(*FREEING_STEPS)
 
 
 def _forget_oldest(stage: Stage) -> None:
-    """As if the mark had died before it wrote vn/oldest."""
+    """Reset vn/oldest, as if the mark had died before it wrote it."""
     stage.store.overwrite(OLDEST, b"0")
 
 
@@ -567,9 +570,10 @@ def test_without_the_check_of_the_freed_name_a_commit_is_acknowledged_that_nobod
 
 
 def test_a_transaction_past_its_lifetime_is_stopped_twice(monkeypatch):
-    """Without `check_alive` nothing breaks that the scheduler can see: whoever is that late finds its name taken, and
-    is rebased on a version that counts; or the name is free, and the check of the freed name stops it. The lifetime is
-    the first of two defences. Without both, a commit is lost.
+    """Without `check_alive` the scheduler finds no failure.
+
+    A writer that is this late finds its name taken, and is rebased on a version that counts. If the name is free, the
+    check of the freed name stops it. The lifetime is the first of two defences. Without both, a commit is lost.
     """
     monkeypatch.setattr(Transaction, "check_alive", lambda self: None)
     check_all(explore(_slept().play, 1, points=_of("writer")))
@@ -652,8 +656,10 @@ def test_believing_two_roots_that_are_read_at_once_takes_a_purged_version_for_th
 
 
 def test_writing_oldest_after_the_deletes_shows_a_leftover_as_the_latest(monkeypatch):
-    """A root that somebody wrote at a freed name, and a hint that is as late, must not meet a reader that does not
-    know yet what is the oldest version. The mark said so, too, but it may have died before it did.
+    """A late root at a freed name and an equally late hint must not mislead a reader that does not know the oldest
+    version.
+
+    The mark wrote the oldest version, too, but may have died before it did.
     """
     points = _only(("writer", "create", "vn/"), ("days", "overwrite", OLDEST))
     days = in_turn(*FREEING_STEPS[:-2], _forget_oldest, *FREEING_STEPS[-2:])
@@ -697,7 +703,7 @@ def test_without_looking_again_oldest_stays_ahead_of_an_undo(monkeypatch):
 
 
 def _purge_that_lists_late(stage: Stage) -> None:
-    """What is reached is found first, what there is only after the commit."""
+    """Find the reachable files first, and list the existing ones only after the commit."""
     catalog = Catalog(stage.store, stage.clock)
     planner = expire_plan.Planner(catalog, FLOORS)
     plan = planner.purge()
@@ -788,7 +794,7 @@ class _Aborted(Scene):
 
 
 def test_the_end_of_an_aborted_transaction_is_kept_as_long_as_it_would_have_lived(monkeypatch):
-    """Whoever holds an older save learns from the last one that it is over."""
+    """A process with an older save learns from the last save that the transaction has ended."""
     points = _only(("hold", "create", f"dtxn/{ID}.1"))
 
     def scene() -> Scene:

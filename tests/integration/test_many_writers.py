@@ -26,7 +26,7 @@ WRITERS = 8
 
 
 def run_processes(uri: str, options: dict[str, object], commits: int, writers: int = WRITERS) -> list[Outcome]:
-    """So many processes, let go at the same moment."""
+    """Start a number of processes, and let them begin at the same moment."""
     forks = multiprocessing.get_context("forkserver")
     forks.set_forkserver_preload(["tests.helpers.writer", "s3fs"])
     ready = (dict(os.environ), forks.Barrier(writers))
@@ -57,7 +57,7 @@ def check_told(store: Store, outcomes: list[Outcome]) -> list[Version]:
 
 
 def check_last_values(versions: list[Version]) -> None:
-    """Of the keys that each writer has to itself, the last acknowledged value stands."""
+    """Check that keys of only one writer have its last acknowledged value."""
     latest = versions[-1]
     for number in range(WRITERS):
         mine = [v for v in versions if v.info.message == f"set own key by writer {number}"]

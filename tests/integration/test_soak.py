@@ -1,4 +1,4 @@
-"""Four writers commit while others expire, check, export and use distributed transactions: nobody is harmed."""
+"""Four writers commit while others expire, check, export and use distributed transactions: no work is lost."""
 
 from __future__ import annotations
 

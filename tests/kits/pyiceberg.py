@@ -19,7 +19,7 @@ from tests.helpers.archives import unpack_archive
 PATIENCE = 3600
 CHOSEN = "tests/catalog/test_catalog_behaviors.py"
 ON_SERVERS = "tests/integration/test_catalog.py"
-"""They are for catalogs that are served elsewhere; two of these are replaced by ours."""
+"""Tests for catalogs on servers; two of these catalogs are replaced by ours."""
 
 OURS = """
 
@@ -130,7 +130,7 @@ NOT_OVER_REST = {
     "test_get_namespace_metadata_raises_error_when_namespace_does_not_exist": "other words",
     "test_update_namespace_metadata_raises_error_when_namespace_does_not_exist": "other words",
 }
-"""They are for catalogs in the same process."""
+"""Tests for catalogs in the same process."""
 
 
 def main(folder: str) -> int:

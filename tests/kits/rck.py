@@ -1,7 +1,7 @@
 """Iceberg's own REST compatibility kit against `olympia serve`: `python -m tests.kits.rck FOLDER`, or `make test-rck`.
 
-The kit and what it needs come from Maven Central by their names into the folder, with Maven's own client as the machine
-has it set up. Where that is not reached, or there is no Java, nothing is tested, and that is said.
+Maven's client, as this machine has it set up, downloads the kit and its dependencies from Maven Central into the
+folder. If Maven Central cannot be reached, or there is no Java, the kit is skipped with a message.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Break one promise at a time, and see that the test which is meant for it fails.
+"""Break one promise at a time, and check that the test for it fails.
 
-The promises are in the `*.toml` files beside this one. Each mutant is a piece of text that stands exactly once in a
-file of the package, what to put in its place, the promise that this breaks, and the tests that must then fail. Where
-nothing breaks because something else holds the promise too, `second_defence` says what; with `also`, the mutants that
-take that away, the two together must be found out.
+The promises are in the `*.toml` files beside this one. Each mutant has a text that occurs exactly once in a file of the
+package, and its replacement. It names the promise that the replacement breaks, and the tests that must then fail. If
+another part of the program keeps the promise too, `second_defence` names it. With `also`, the mutants that remove that
+part, both together must be detected.
 
     make mutants                        all of them
-    make mutants MUTANTS="purge undo"   those whose names hold one of the words
+    make mutants MUTANTS="purge undo"   those whose names contain one of the words
 
 Each worker has a copy of the package and of the tests: nothing is changed in place.
 """

@@ -1,4 +1,4 @@
-"""That each mutant still applies, and that the tests are there which are meant for it; `make mutants` runs them."""
+"""Each mutant still applies, and its tests exist; `make mutants` runs them."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def test_two_runs_at_the_same_time_of_what_could_be_done_twice(store):
 
 
 def test_a_step_that_changed_nothing_is_not_done_by_a_second_run_for_which_it_would(store):
-    """Where it stood in the order, there was nothing to do; after the later steps there is."""
+    """At its place in the order the step had no effect; after the later steps it would have one."""
     alters = [f'{{"do": "catalog alter", "set": {{"k": "{value}"}}}}' for value in ("old", "old", "new")]
     creates = ['{"do": "ns create", "name": "n", "if_not_exists": true}'] * 2 + ['{"do": "ns drop", "name": "n"}']
     text = "\n".join([*alters, *creates, '{"do": "ns create", "name": "last"}'])

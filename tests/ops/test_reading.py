@@ -1,4 +1,4 @@
-"""What reading costs, and whether what is counted is there: log, diff, shape, reach, describe."""
+"""The cost of reading, and the correctness of counts: log, diff, shape, reach, describe."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def _forget_merged(pending, commits, level):
     ],
 )
 def test_a_weaker_rule_is_found(monkeypatch, seed, where, rule, weaker):
-    """These histories need the rules. Where the generator draws others for the seeds, other seeds do."""
+    """The chosen histories need the rules. If the generator draws other histories for the seeds, choose other seeds."""
     history = draw(seed)
     assert wrong(history) is None
     monkeypatch.setattr(where, rule, weaker)

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, scopes, namespaces, locations; reading only; TLS."""
+"""Permissions of clients: tokens, scopes, namespaces, locations, read-only access, TLS."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ NAMES = (
     "existing_files_count", "deleted_files_count", "added_rows_count", "existing_rows_count", "deleted_rows_count",
     "partitions", "key_metadata",
 )  # fmt: skip
-"""What a manifest list says of a manifest."""
+"""The fields of a manifest in a manifest list."""
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +164,7 @@ def test_a_namespace_with_a_place_of_its_own_takes_its_tables_there(served, tmp_
 
 @pytest.mark.parametrize("kind", ["table", "view"])
 def test_metadata_of_ones_own_making_leads_nowhere_else(served, tmp_path, kind):
-    """What a table has already is where it may go on: so what is registered must be there, too."""
+    """A table may continue to use its locations, so these must exist when it is registered."""
     folder = Path(served.catalog.store.uri) / "data/sales"
     version = {"version-id": 1, "schema-id": 0, "timestamp-ms": 1, "default-namespace": ["sales"]}
     version["representations"] = [REPRESENTATION]
@@ -193,7 +193,7 @@ def test_metadata_of_ones_own_making_leads_nowhere_else(served, tmp_path, kind):
 
 
 def test_a_manifest_of_others_is_not_opened(served):
-    """What a manifest list names is the client's word, as the list itself is: the server would put it in the log."""
+    """A manifest list comes from the client, and so do its manifests: the server would print their names in the log."""
     whole, mine = (served.client(token=f"secret-{name}") for name in ("admin", "sales"))
     rows = pa.table({"id": pa.array([1], pa.int64())})
     theirs, table = whole.load_table("hr.t"), mine.load_table("sales.t")
@@ -284,7 +284,7 @@ BROKEN = [
     "nonsense", "x = 1", "[[tokens]]", "[[token]]", "[token]\n", "token = 1", "\0", "[" * 5000, "x = " + "9" * 5000,
     ONE + ONE, ONE + entry("a"), "#" * (MAX_BYTES + 1),
 ]  # fmt: skip
-"""What a tokens file cannot be."""
+"""Invalid contents of a tokens file."""
 
 
 def admitted(served: Served) -> int:
@@ -292,7 +292,7 @@ def admitted(served: Served) -> int:
 
 
 def told(served: Served) -> list[str]:
-    """What the log says of the tokens file since it was last asked."""
+    """Return the log's new messages on the tokens file."""
     found = [line["state"] for line in served.lines() if line.get("event") == "tokens"]
     served.log.truncate(0)
     served.log.seek(0)
@@ -500,7 +500,7 @@ def exchanged(served: Served, auth: tuple[str, str] | None = None, **fields: str
 
 
 def test_a_client_is_set_up_with_an_id_and_a_secret(served):
-    """As for most catalogs: the id is the token's name, and the secret the token."""
+    """The id is the token's name, and the secret the token, as with most catalogs."""
     where = {"oauth2-server-uri": f"{served.url}{TOKENS_OF_OAUTH}", "scope": "catalog"}
     assert served.client(credential="sales:secret-sales", **where).list_namespaces() == [("sales",)]
     assert served.client(credential="secret-admin", **where).list_namespaces() == [("hr",), ("sales",)]

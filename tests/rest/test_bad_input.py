@@ -496,7 +496,7 @@ HOLDERS = {
     KNOWN: commit({"action": "set-properties", "updates": {}, "else": "@"}),
     "/v1/namespaces/s/properties": {"updates": {"a": "b"}, "else": "@"},
 }
-"""Requests with a place in which anything may stand, also where nobody looks at it."""
+"""Requests with a field that may have any content, even one that the server ignores."""
 
 
 def test_what_others_could_not_read_goes_into_no_file(served):
@@ -579,7 +579,7 @@ def test_what_a_page_of_another_site_could_send_is_refused(served):
         answer = served.http.post("/v1/namespaces", content=body, headers={"Content-Type": sent})
         assert answer.status_code == 400
     assert served.http.post("/v1/transactions").status_code == 400
-    # a name of somebody else's that leads to this machine
+    # a foreign name that resolves to this machine
     for host in (
         "evil.example", "localhost.evil.example", "evil.localhost", "localhost..", ".", "", ":80", "localhost:evil",
         "::1", "[::1].evil", "[evil]", "[localhost", "127.0.0.1.evil.example", "127.0.0.1@evil", "192.0.2.1",
@@ -699,7 +699,7 @@ def test_a_request_with_two_ends_is_the_last_of_its_connection(served, framing, 
 
 
 def test_a_table_that_names_code_is_not_committed_to(served):
-    """It may have been put there by other ways than this server."""
+    """The table may have been created by another way than this server."""
     store = served.catalog.store
     loaded = served.http.get(f"{T}/u").json()
     metadata = {**loaded["metadata"], "properties": {"write.py-location-provider.impl": "tests.evil.Provider"}}

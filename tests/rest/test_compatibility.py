@@ -1,4 +1,4 @@
-"""What Iceberg's library in Java makes of commits, and expects of answers: its compatibility kit looks for it."""
+"""The commits and the expected answers of Iceberg's Java library, which its compatibility kit tests."""
 
 from __future__ import annotations
 

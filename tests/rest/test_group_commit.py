@@ -416,7 +416,7 @@ def test_nothing_is_committed_into_a_gap(group, store):
     begun.save()
     plain = group.catalog.begin()
     plain.create_namespace(NamespaceName("plain"))
-    # what somebody copied two versions ahead would be the latest as soon as the one between is there
+    # a root that was copied two versions ahead becomes the latest as soon as the version between exists
     stray = root_path(group.catalog.snapshot().version + 2)
     store.create(stray, store.read(root_path(1)))
     for commit in (

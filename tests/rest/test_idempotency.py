@@ -1,4 +1,4 @@
-"""What is remembered of requests with a key: once done, answered alike, within bounds."""
+"""Records of requests with an idempotency key: performed once, answered alike, and limited in number."""
 
 from __future__ import annotations
 

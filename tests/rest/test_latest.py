@@ -1,4 +1,4 @@
-"""Which version a request sees: the latest at some moment after it came, for as few questions as that takes."""
+"""The version that a request sees: the latest at some moment after its arrival, with as few reads as possible."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_what_others_commit_is_seen_and_one_question_says_that_nothing_is_new():
 
 
 def test_a_version_that_was_purged_under_it_is_noticed_by_the_next_whole_look():
-    """An expire that nobody waited for: what is known and what came after it are gone."""
+    """An expire did not wait for others: the known version and the ones after it are gone."""
     store, clock = MemoryStore(), FakeClock()
     Catalog.create(store)
     with ThreadPoolExecutor(2) as pool:

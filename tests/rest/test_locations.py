@@ -281,7 +281,7 @@ def test_metadata_that_unpacks_to_more_than_memory_is_refused(forgetful: World) 
 
 
 def test_tables_that_are_in_a_doubtful_place_already_can_be_changed(tmp_path: Path) -> None:
-    """Their locations are read literally, as Iceberg's library in Java writes them."""
+    """Locations are read literally, as Iceberg's Java library writes them."""
     with serving(LocalStore(tmp_path / "catalog")) as served:
         served.post("/v1/namespaces", {"namespace": ["n"]})
         made = served.post("/v1/namespaces/n/tables", {"name": "t", "schema": SCHEMA}).json()

@@ -237,7 +237,7 @@ def message(answer: httpx.Response) -> str:
 
 
 def test_failures_are_told_in_the_words_of_icebergs_own_catalogs(served):
-    """Its compatibility kit looks for them."""
+    """Iceberg's compatibility kit compares these messages."""
     made, http = make(served, "words"), served.http
     path, none = "/v1/namespaces/s/tables/words", {"name": "words", "schema": SCHEMA}
     assert message(http.get("/v1/namespaces/no")) == "Namespace does not exist: no"

@@ -1,4 +1,4 @@
-"""One Spark for all of these tests, and a catalog of every kind of object, with a history."""
+"""Fixtures of the Spark tests: one Spark for all, and a catalog with every kind of object and a history."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def make_catalog(folder: Path) -> Catalog:
 
 @pytest.fixture(scope="session")
 def sample(tmp_path_factory) -> Catalog:
-    """A catalog that nobody changes."""
+    """A catalog that no test changes."""
     return make_catalog(tmp_path_factory.mktemp("sample"))
 
 

@@ -49,7 +49,7 @@ ROLES = ("middle root", "leaf", "table")
 SEED, SAMPLE_SIZE = 24, 4
 """A report is some jobs, however small the catalog is: so a few of more than a thousand."""
 COPIED = ("node/", "def/ns/", "def/table/", "def/view/")
-"""What an export has from its catalog; a root and the definition of a catalog are its own."""
+"""Files that an export has from its catalog; its root and its catalog definition are its own."""
 
 CHOSEN = (
     *(case_catalog(case) for case in ALL if case.name in CASES),
@@ -80,7 +80,7 @@ def engine_at(spark, store: LocalStore) -> SparkEngine:
 
 
 def outcome(action: Callable[[], object]) -> object:
-    """What comes of it, or the error with all that it says."""
+    """Return the result, or the error with all its parts."""
     try:
         return action()
     except OlympiaError as error:

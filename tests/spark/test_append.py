@@ -114,7 +114,7 @@ def rows(lake: OlympiaCatalog, table: str) -> list[int]:
 
 
 def files(lake: OlympiaCatalog, table: str) -> list[str]:
-    """What is in the folder of a table's data, and the files that its current snapshot names."""
+    """Return the files in the folder of a table's data, and those that its current snapshot names."""
     found = lake.load_table(table)
     there = sorted(str(path) for path in Path(found.location(), "data").rglob("*") if path.is_file())
     assert there == sorted(task.file.file_path for task in found.scan().plan_files())
@@ -235,7 +235,7 @@ def test_a_process_that_sees_another_place_writes_nothing(lake, monkeypatch):
     # as where the folder is not mounted
     shutil.rmtree(begun.destination.folder)
     monkeypatch.setattr(proof, "_checked_proofs", set())
-    with pytest.raises(ExecutorUnprepared, match=r"does not see what is at .*/data/append-"):
+    with pytest.raises(ExecutorUnprepared, match=r"does not see the files at .*/data/append-"):
         begun.write([batch])
     assert files(lake, "n.flat") == []
 

@@ -23,7 +23,7 @@ ON_SPARK = ("--engine", "spark", "--parallelism", "2")
 
 @pytest.fixture(autouse=True)
 def no_settings(monkeypatch, tmp_path):
-    """Nothing of this machine's settings."""
+    """Remove this machine's settings."""
     quiet_environment(monkeypatch)
     monkeypatch.setenv("OLYMPIA_CONFIG", str(tmp_path / "config.toml"))
     (tmp_path / "config.toml").write_text("")
@@ -67,7 +67,7 @@ def test_both_engines_list_the_same_schemas(spark, files):
 
 
 def test_one_table_is_all_that_is_read(spark, files):
-    """What is wrong with others is not noticed."""
+    """Damage of other tables is not noticed."""
     for narrowed in (["ns.parted", "-o", "csv"], ["sound", "-o", "name"]):
         here = files(*narrowed).ok()
         assert files(*narrowed, *ON_SPARK) == here
@@ -107,7 +107,10 @@ def test_a_table_of_sparks(spark, files, tmp_path):
 
 
 def test_settings_of_a_session_that_is_there(spark, files):
-    """Those that can be changed are changed for the command; of the others it says whom to tell."""
+    """Settings that can be changed are changed for the command.
+
+    For the others, the error names the place to set them.
+    """
     name = "spark.sql.shuffle.partitions"
     files("sound", "-o", "name", *ON_SPARK, "--conf", f"{name}=3").ok()
     assert spark.conf.get(name) == "2"
@@ -115,10 +118,10 @@ def test_settings_of_a_session_that_is_there(spark, files):
     refused.failed(2, "'spark.executor.memory' cannot be set in a session that is running")
     for text in ("spark.executor.memory", "executor.memory=hunter2", "=hunter2", "spark.=hunter2"):
         nonsense = files("sound", *ON_SPARK, "--conf", text)
-        nonsense.failed(2, "is not a setting", "write spark.executor.memory=4g, say")
+        nonsense.failed(2, "is not a setting", "write, for example, spark.executor.memory=4g")
         assert "hunter2" not in nonsense.stderr
     files("sound", *ON_SPARK, "--conf", "spark.master=local").failed(2, "use --master")
-    files("sound", "--engine", "local", "--conf", "spark.x=1").failed(2, "--conf is about Spark")
+    files("sound", "--engine", "local", "--conf", "spark.x=1").failed(2, "--conf needs Spark")
 
 
 def test_tables_in_a_bucket(spark, tmp_path):
@@ -161,7 +164,7 @@ def test_a_damaged_catalog_is_looked_at_here(shelf, tmp_path):
     (tmp_path / "broken" / shelf.catalog.snapshot().file.path).write_bytes(b"nothing")
     done = run_here("-c", tmp_path / "broken", "table", "files", "--verbose")
     done.failed(40)
-    assert "engine: local: the size of the catalog cannot be learnt" in done.stderr
+    assert "engine: local: the size of the catalog is unknown" in done.stderr
 
 
 # Mistakes
@@ -170,11 +173,11 @@ def test_a_damaged_catalog_is_looked_at_here(shelf, tmp_path):
 @pytest.mark.parametrize(
     ("args", "words"),
     [
-        (["--engine", "local", "--master", "local[2]"], ["--master is about Spark"]),
-        (["--engine", "local", "--remote", "sc://x"], ["--remote is about Spark"]),
-        (["--engine", "local", "--parallelism", "2"], ["--parallelism is about Spark"]),
-        (["--engine", "local", "--save-as", "x"], ["--save-as is about Spark"]),
-        (["--save-as", "x"], ["--save-as is about Spark", "--engine spark"]),
+        (["--engine", "local", "--master", "local[2]"], ["--master needs Spark"]),
+        (["--engine", "local", "--remote", "sc://x"], ["--remote needs Spark"]),
+        (["--engine", "local", "--parallelism", "2"], ["--parallelism needs Spark"]),
+        (["--engine", "local", "--save-as", "x"], ["--save-as needs Spark"]),
+        (["--save-as", "x"], ["--save-as needs Spark", "--engine spark"]),
         (["--master", "local[2]", "--remote", "sc://x"], ["do not go together"]),
         (["--to", "x", "--save-as", "y"], ["do not go together"]),
         (["--to", " "], ["--to is empty"]),

@@ -105,7 +105,7 @@ def files_of(plan) -> list[object]:
 
 
 def both(spark, catalog: Catalog, floors: Floors = FLOORS) -> tuple[object, object]:
-    """What each engine would do."""
+    """Return the plan of each engine."""
     local = shown(Planner(catalog, floors).expire(policy_of(catalog)))
     with plan_expire(engine_of(spark, catalog, alone=0), catalog, policy_of(catalog), floors) as plan:
         return local, shown(plan)
@@ -225,8 +225,10 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
 
 
 def _add_what_is_needed(catalog: Catalog, plan: ExpirePlan) -> None:
-    """To the manifest that rests: a node that lives, one that lives while versions can be brought back, and saves of a
-    transaction that is alive, and of one whose id is used again."""
+    """Add needed files to the resting manifest.
+
+    They are a live node, a node that an undo needs, and saves of a live transaction and of one whose id is used again.
+    """
     [manifest] = manifests_of(catalog)
     document = json.loads(catalog.store.read(manifest))
     node = next(child for child in catalog.snapshot().root.node.children if isinstance(child, str))
@@ -244,7 +246,7 @@ def _live(catalog: Catalog) -> set[str]:
 
 
 def _is_old_tree(catalog: Catalog, node: str) -> bool:
-    """Whether a version in history reaches it."""
+    """Return whether a version in history reaches the node."""
     reach = reach_of(catalog.store)
     planner = Planner(catalog, FLOORS)
     versions = range(planner.oldest, planner.head.version)
@@ -330,7 +332,7 @@ def small(folder: Path) -> Catalog:
 
 @pytest.fixture(scope="module")
 def marked(spark, tmp_path_factory) -> Catalog:
-    """A catalog with a mark in parts that Spark wrote, and that has rested; it is copied by whoever changes it."""
+    """A catalog with a rested mark in parts that Spark wrote. Tests that change it make a copy."""
     folder: Path = tmp_path_factory.mktemp("marked") / "catalog"
     catalog = small(folder)
     policy = read_policy(catalog.snapshot().definition, catalog.clock.now_millis(), keep_last=8)
@@ -358,7 +360,7 @@ def at(plan, place: Catalog):
 
 
 def finish(catalog: Catalog, rounds: int = 2) -> None:
-    """What cron does on the days after, with the local engine."""
+    """Run the later expires of cron, with the local engine."""
     for _ in range(rounds):
         catalog.clock.advance(5 * DAY)
         set_age(folder_of(catalog), 30)
@@ -434,7 +436,7 @@ def test_what_executors_lose_after_the_plan_is_made_again(spark, marked, tmp_pat
 
 
 def test_what_is_damaged_when_it_is_made_again_stops_it(spark, marked, tmp_path: Path):
-    """What a node named must not be taken for dead because it can no longer be read."""
+    """Children of a node must not be taken for dead because the node can no longer be read."""
     place = copied(marked, tmp_path / "copy")
     head = place.snapshot()
     leaf = head.root.node.children[0]
@@ -513,7 +515,7 @@ def test_the_whole_way_on_a_bucket(spark, monkeypatch):
 
 
 def test_each_task_has_its_part(spark, tmp_path: Path):
-    """Of what dies: its names are some kilobytes, which Spark would think too little for two tasks."""
+    """The names of the dead files are some kilobytes, which Spark would think too little for two tasks."""
     catalog = Catalog.create(LocalStore(str(tmp_path), durable=False), order=64)
     with catalog.transaction() as transaction:
         transaction.create_namespace(NamespaceName("ns"))
@@ -536,7 +538,7 @@ def test_each_task_has_its_part(spark, tmp_path: Path):
 
 
 def test_a_task_writes_parts_that_one_can_read(tmp_path: Path, monkeypatch):
-    """It has no more files in memory than a part names."""
+    """The task has no more files in memory than a part names."""
     monkeypatch.setattr(expire_files, "PART_FILES", 2)
     store = LocalStore(str(tmp_path), durable=False)
     manifest = new_manifest_path(1)

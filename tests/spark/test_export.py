@@ -164,7 +164,7 @@ def test_damage_of_a_version_is_the_same_error(on_spark, tmp_path):
 
 
 class Racing(WrappedStore):
-    """Somebody else writes a file to the place as soon as the export has begun."""
+    """Another process writes a file to the place as soon as the export has begun."""
 
     def __init__(self, store, path: str) -> None:
         super().__init__(store)
@@ -245,7 +245,7 @@ EXPECTED = {"F201", "F202", "F204", "F209", "F210", "F212", "F214", "F215", "F30
 
 
 def test_the_same_findings(on_spark, tmp_path, monkeypatch):
-    """Of all that can be wrong, in what was copied and in what is shared, and of more than is told."""
+    """The findings cover all kinds of damage, in copied and in shared files, and more than are printed."""
     catalog = make_catalog(local(tmp_path / "catalog"), tables=90)
     dest, sharing = local(tmp_path / "dest"), local(tmp_path / "sharing")
     create_export(catalog, dest, "friday", FULL, at=AtVersion(3))

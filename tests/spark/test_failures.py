@@ -102,7 +102,7 @@ def test_a_trace_becomes_one_line(text, error, said):
     ids=lambda error: error.name,
 )
 def test_an_error_of_a_task_is_what_it_was(error):
-    """Its hint is a hint, although the driver is told of it as a text; and people can read the text."""
+    """The error's hint stays a hint, although the driver gets the error as text; the text is readable."""
 
     @told
     def task(rows):

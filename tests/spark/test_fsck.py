@@ -55,7 +55,7 @@ def engine_at(spark, uri: str) -> SparkEngine:
 
 
 def same(spark, folder: Path | str, **asked) -> Report:
-    """What both engines find, which must be the same."""
+    """Return the report of both engines, which must be the same."""
     local = fsck(LocalStore(str(folder)), clock=FakeClock(NOW), **asked)
     found = spark_fsck(engine_at(spark, str(folder)), FsckRequest(clock=FakeClock(NOW), **asked))
     assert list(found.findings) == list(local.findings)
@@ -64,7 +64,7 @@ def same(spark, folder: Path | str, **asked) -> Report:
 
 
 def write(store: MemoryStore, folder: Path) -> Path:
-    """What is in memory, on disk, where Spark's workers can read it."""
+    """Write the files of a memory store to disk, for Spark's workers."""
     for file in list(store.list(temporary=True)):
         path = folder / file.path
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -185,7 +185,7 @@ def test_a_bucket_is_asked_once_for_each_file(spark, strict_s3: StrictS3, monkey
 
 
 def test_each_task_has_its_part_of_one_table(spark, tmp_path: Path) -> None:
-    """Of the files of one table neighbours stay together, and no task has most of them."""
+    """Neighbouring files of one table stay together, and no task has most of them."""
     place = CatalogPlace.at(str(tmp_path))
     rows = [
         (BELOW, "data_files", f"{tmp_path}/{number:04}".encode(), b"m", 1, 0, "a data file", None, None, None)

@@ -102,7 +102,7 @@ def test_a_master_beside_that_of_spark_submit_is_refused(monkeypatch):
     monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
     for place, said in (({"master": "local[2]"}, "a master"), ({"remote": "sc://x"}, "a server")):
         with (
-            pytest.raises(InvalidOption, match=f"{said} was given, and spark-submit has one: give it to spark-submit"),
+            pytest.raises(InvalidOption, match=f"{said} was given, but spark-submit has one: give it to spark-submit"),
             spark_session(**place),
         ):
             raise AssertionError("there is none")

@@ -87,7 +87,7 @@ def test_secrets_are_in_no_repr():
 
 
 INJECTED = {"provider": "olympia", "owner": "me", "location": "objects", "comment": "x", "some property": "y"}
-"""What Spark says of a table that is made, beside its options."""
+"""Options that Spark adds for a table that is created."""
 
 
 def test_a_table_of_sparks_has_its_options_and_what_spark_says_of_it():
@@ -104,7 +104,7 @@ def test_a_table_of_sparks_has_its_options_and_what_spark_says_of_it():
 
 def test_a_table_of_sparks_keeps_no_secrets():
     for name in ("storage.secret", "iceberg.s3.secret-access-key"):
-        with pytest.raises(InvalidOption, match="anybody can read it: give credentials to the SDKs") as raised:
+        with pytest.raises(InvalidOption, match="every user can read it: give credentials to the SDKs") as raised:
             table_options({f"option.{name}": "hunter2", **INJECTED})
         assert "hunter2" not in str(raised.value)
 

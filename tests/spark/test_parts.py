@@ -1,4 +1,4 @@
-"""How tables are divided, without Spark: parts are disjoint, together they are everything, and each reads its own."""
+"""The division of tables, without Spark: parts are disjoint and complete, and each reads its own files."""
 
 from __future__ import annotations
 

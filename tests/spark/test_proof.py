@@ -1,4 +1,4 @@
-"""That a process sees what the driver sees, by a file that the driver leaves; without Spark."""
+"""The proof that a process sees the driver's files: a file that the driver writes. Without Spark."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def dest_root(store) -> str:
 
 
 def test_an_export_under_way_has_its_note(notes):
-    """Its root comes last."""
+    """The root is written last."""
     store = MemoryStore("dest")
     store.create(EXPORT_NOTE, b"{}")
     with leaving(ReadOnly(store), notes.append) as driver:
@@ -112,7 +112,7 @@ def test_where_nothing_is_nothing_is_made(tmp_path, notes):
 
 
 def test_a_process_of_its_own_looks_before_it_has_the_store(tmp_path):
-    """What is pickled to it carries the proof, and what it raises is carried back."""
+    """The pickled store contains the proof, and errors return to the driver."""
     catalog = Catalog.create(LocalStore(str(tmp_path / "lake")))
     code = "import pickle, sys; print(len(list(pickle.loads(bytes.fromhex(sys.argv[1])).store.list('vn/'))))"
     with CatalogPlace.at(catalog.store.uri).proven() as place:

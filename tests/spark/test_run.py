@@ -1,4 +1,4 @@
-"""What the jobs of a run are called, and what they took, in a real Spark."""
+"""The names and the metrics of a run's jobs, in a real Spark."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_steps_within_steps(spark, engine):
         with engine.job("fsck"):
             spark.range(10, numPartitions=2).count()
             with engine.job("fsck: nodes, level 2 of 3"):
-                # a collect says where it stands in a program, unless somebody says better
+                # the job of a collect is named by its place in the program, unless a description is set
                 spark.range(10, numPartitions=2).collect()
                 spark.range(10, numPartitions=2).selectExpr("id % 2 as id").groupBy("id").count().collect()
             spark.range(10, numPartitions=2).collect()

@@ -1,5 +1,4 @@
-"""How much of the work is the driver's, into how many jobs and tasks the rest goes, and what a file means that only
-some machines have."""
+"""The driver's part of the work, the numbers of jobs and tasks, and files that only some machines have."""
 
 from __future__ import annotations
 
@@ -39,7 +38,7 @@ FULL = FsckRequest(level=Level.FULL, all_versions=True)
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory) -> Catalog:
-    """One tree of two levels, which nobody changes."""
+    """A tree of two levels, which no test changes."""
     catalog = Catalog.create(LocalStore(tmp_path_factory.mktemp("wide"), durable=False), order=64)
     with catalog.transaction() as transaction:
         transaction.create_namespace(NamespaceName("ns"))
@@ -68,7 +67,7 @@ class Jobs:
 
 
 def run(engine: SparkEngine, catalog: Catalog, folder: Path) -> dict[str, int]:
-    """How many jobs each command takes."""
+    """Return the number of jobs of each command."""
     jobs = {}
     with Jobs(engine.spark) as counted:
         assert not spark_fsck(engine, FULL).damaged
@@ -171,7 +170,7 @@ def test_a_file_that_only_the_driver_has_is_no_damage(spark, wide, tmp_path, wha
     with pytest.raises(ExecutorUnprepared, match=f"do not see {lost}, which is there") as raised, ExitStack() as stack:
         fsck(wide.store, SparkFsck(engine, stack, place_for(str(elsewhere)).files), level=Level.FULL, all_versions=True)
     assert raised.value.exit_code == 2
-    # and it is damage where nobody has it
+    # and it is damage if no machine has it
     (Path(wide.store.uri) / lost).rename(tmp_path / "away")
     try:
         found = spark_fsck(engine, FULL)

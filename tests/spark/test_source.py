@@ -147,7 +147,7 @@ def test_what_an_option_leaves_out_is_not_read(read, tmp_path):
 
 
 def test_queries_on_one_frame_do_not_meddle(read):
-    """What one query leaves out is there for the next, and for the other side of a union."""
+    """Columns that one query leaves out are there for the next one, and for the other side of a union."""
     frame = read("objects")
     two, three = frame.where("namespace = 'ns2'"), frame.where("namespace = 'ns3'")
     assert two.count() == 20

@@ -85,7 +85,7 @@ def test_exactly_once_over_a_restart_while_commits_go_on(spark, catalog, tmp_pat
     stream.finish()
     assert stream.again == [1]
     assert stream.rows == expected(catalog)
-    # each of them only so many versions
+    # each batch has a limited number of versions
     assert all(len({version for version, _ in rows}) <= 2 for rows in stream.batches.values())
     commit(catalog, 1)
     stream.finish()

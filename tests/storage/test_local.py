@@ -288,7 +288,7 @@ with open(root + ".calls") as calls:
 
 
 class TestOrder:
-    """What survives a power cut: a file's data once it is synced, a name once its folder is."""
+    """Files that survive a power failure: data that is synced, and a name whose folder is synced."""
 
     @pytest.fixture
     def calls(self, monkeypatch, root):
@@ -660,7 +660,7 @@ def small_disk(tmp_path):
 
     yield mount
     for folder in mounted:
-        # at once for everybody else, even if a failed test still holds a file open
+        # at once for all processes, even if a failed test still has a file open
         subprocess.run(["umount", "-l", folder], check=True)
 
 
@@ -890,7 +890,7 @@ class TestLinks:
         assert paths(store) == ["vn/inside", "vn/outside"]
 
     def test_a_hint_with_another_name_outside(self, store, root, tmp_path):
-        """As in a backup of hard links. All else is replaced, and a hint alone is written in place."""
+        """A backup may be made of hard links. Hints are written in place; all other files are replaced."""
         for path, write in (("vn/latest", store.write_hint), ("vn/oldest", store.overwrite)):
             store.overwrite(path, b"1")
             name = tmp_path / path.replace("/", "-")

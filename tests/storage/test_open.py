@@ -1,4 +1,4 @@
-"""What a location means, and what opening it costs."""
+"""The meaning of locations, and the cost of opening them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ENDPOINT = "http://127.0.0.1:1"
 
 @pytest.mark.parametrize("timeout", ["45s", 45, 45.0, "45", "45.0"])
 def test_a_timeout(timeout):
-    """As a person writes it, as a profile may have it, and as Spark passes it on."""
+    """The forms are those of a user, of a profile and of Spark."""
     for uri in ("s3://bucket", "gs://bucket"):
         store = open_store(uri, {"endpoint_url": "http://127.0.0.1:1", "timeout": timeout})
         assert store._time_allowed == 45.0

@@ -62,7 +62,7 @@ def open_s3():
 
 @pytest.fixture
 def unreachable():
-    """A port where nobody listens. It is held, so that nobody else gets it meanwhile."""
+    """A port without a listener. It stays bound, so that no other process gets it."""
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{held.getsockname()[1]}"
@@ -127,9 +127,9 @@ def test_denied_on_gcs(gcs_server):
 
 @pytest.mark.parametrize("backend", ["s3", "gcs"])
 def test_unreachable(unreachable, backend):
-    """Nothing was sent, so nothing stands: that is known, also for a creation.
+    """No request was sent, so the outcome is known to be a failure, also for a creation.
 
-    The time is such that no request gets less than a second: one that a busy machine cuts off may have been sent.
+    No request gets less than a second, because a request that a busy machine cuts off may have been sent.
     """
     if backend == "s3":
         store = S3Store(BUCKET, "p", s3_options(unreachable), time_allowed=8.0)
@@ -147,7 +147,7 @@ def test_unreachable(unreachable, backend):
 
 
 def test_no_write_is_begun_that_could_only_be_cut_off(monkeypatch):
-    """It would turn what is known, that nothing was sent, into an outcome that is not."""
+    """A cut request would make a known failure an unknown outcome."""
     monkeypatch.setattr("olympia_cli.storage.objects.pause", lambda attempt: 0.15)
     given: list[float] = []
 
@@ -169,7 +169,7 @@ def test_no_write_is_begun_that_could_only_be_cut_off(monkeypatch):
 
 @pytest.mark.parametrize("backend", ["s3", "gcs"])
 def test_tls_to_a_plain_port_is_told_at_once(server, gcs_server, backend):
-    """It will not go better another time."""
+    """A retry cannot succeed."""
     url = (server if backend == "s3" else gcs_server).url.replace("http:", "https:")
     store = S3Store(BUCKET, "p", s3_options(url)) if backend == "s3" else GcsStore(BUCKET, "p", gcs_options(url))
     for work in _everything(store).values():

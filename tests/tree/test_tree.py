@@ -1,4 +1,4 @@
-"""What the tree reads and writes, and what it does with a damaged one."""
+"""The reads and writes of the tree, and its errors for damaged nodes."""
 
 from __future__ import annotations
 

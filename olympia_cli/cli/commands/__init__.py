@@ -1,1 +1,1 @@
-"""One command a module: `table show` is `table_show.py`. Each parses, calls the core once, and renders."""
+"""The commands, one per module: `table show` is `table_show.py`. Each parses, calls the core once, and renders."""

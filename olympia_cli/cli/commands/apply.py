@@ -18,10 +18,10 @@ EXAMPLES = [
 
 def run(
     ctx: typer.Context,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="JSON lines; - is standard input.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="A file with JSON lines; - for standard input.")],
     commit_every: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Commit every N lines; the same command again goes on after an interruption."),
+        typer.Option(metavar="N", help="Commit every N lines. After an interruption, the same command continues."),
     ] = None,
     atomic: Atomic = False,
     dry_run: DryRun = False,
@@ -30,8 +30,8 @@ def run(
 ) -> None:
     """Make many changes as one transaction, from JSON lines.
 
-    Each line is an object: "do" with the words of a command, and its options by name. All lines are committed, or none;
-    a bad line is named by its number.
+    Each line is a JSON object: "do" has the words of a command, and the other keys are its options. All lines are
+    committed, or none. An error names the number of the line.
 
     \b
       {"do": "ns create", "name": "a", "properties": {"owner": "ann"}}
@@ -47,7 +47,7 @@ def run(
     from olympia_cli.ops.apply.statements import parse_lines
 
     if commit_every is not None and (commit_every < 1 or atomic or dry_run):
-        raise InvalidOption("--commit-every takes a number above 0, and neither --atomic nor --dry-run", hint="")
+        raise InvalidOption("--commit-every needs a number above 0, and excludes --atomic and --dry-run", hint="")
     session, seconds = Session(ctx), parse_seconds(retry_for)
     author = Author(by=who(), message=message)
     with lines_of(file) as lines:
@@ -61,7 +61,7 @@ def run(
             return
         input = digest_of(lines)
         lines.seek(0)
-        # a bad line is found before anything is committed
+        # find a bad line before the first commit
         for _ in parse_lines(lines):
             pass
         lines.seek(0)
@@ -72,7 +72,7 @@ def run(
                 skipped += step.lines if step.done_before else 0
                 session.say(f"v{step.version}  {plural(total, 'line')}{' (done before)' if step.done_before else ''}")
         except KeyboardInterrupt:
-            session.say(f"{plural(total, 'line')} committed; run the same command again, with the same N, to go on")
+            session.say(f"{plural(total, 'line')} committed; run the same command again, with the same N, to continue")
             raise
     value = {"version": version, "actions": [], "lines": total, "done_before": skipped}
     render.outcome(session, value, f"v{version}  applied {plural(total, 'line')}")

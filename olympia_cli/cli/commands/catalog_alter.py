@@ -19,9 +19,11 @@ def run(
     set: SetProperties = None,
     unset: UnsetProperties = None,
     txn_ttl: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long a transaction may live from now on.")
+        str | None, typer.Option(metavar="DURATION", help="Lifetime of transactions, from the next one on.")
     ] = None,
-    isolation: Annotated[str | None, typer.Option(metavar="LEVEL", help="snapshot or serializable.")] = None,
+    isolation: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="Isolation of transactions: snapshot or serializable.")
+    ] = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:

@@ -14,7 +14,8 @@ EXAMPLES = ["olympia catalog show", "olympia catalog show --json | jq .propertie
 def run(ctx: typer.Context, at: At = None) -> None:
     """Show the catalog's definition.
 
-    Order, name sizes and node size are fixed; properties (retention among them), lifetime and isolation can be altered.
+    Order, name sizes and node size are fixed. Properties (also those of retention), the lifetime of transactions and
+    their isolation can be altered.
     """
     from olympia_cli.catalog.checks import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
     from olympia_cli.masking import masked

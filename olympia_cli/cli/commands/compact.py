@@ -14,7 +14,7 @@ EXAMPLES = ["olympia compact", "olympia compact --fill 80 --dry-run"]
 def run(
     ctx: typer.Context,
     fill: Annotated[
-        int, typer.Option(metavar="PERCENT", help="How full to make the nodes; room is left for what comes.")
+        int, typer.Option(metavar="PERCENT", help="Fill factor of the nodes; the rest is room for later objects.")
     ] = 90,
     dry_run: DryRun = False,
     message: Message = "",
@@ -22,8 +22,8 @@ def run(
 ) -> None:
     """Rewrite the tree to a fill factor.
 
-    The content stays the same; when all nodes would as well, no version is made. It never blocks other writers: when
-    they are first, it is done again on their version.
+    The content stays the same. If no node would change, no version is made. Other writers are never blocked: if one of
+    them commits first, the tree is rewritten again from that version.
     """
     from olympia_cli.cli.params import parse_seconds
     from olympia_cli.errors import InvalidOption
@@ -34,7 +34,7 @@ def run(
     from olympia_cli.ops.walk.size import count_nodes
 
     if not 1 <= fill <= 100:
-        raise InvalidOption(f"a fill of {fill} per cent makes no sense", hint="choose 1 to 100")
+        raise InvalidOption(f"--fill {fill} is not a percentage", hint="give a number from 1 to 100")
     session = Session(ctx)
     transaction = session.catalog.begin()
     before = transaction.base
@@ -42,8 +42,8 @@ def run(
     payload = CompactDef(fill_percent=fill).SerializeToString()
     transaction.do(Action(ActionType.CATALOG_COMPACT, None, b"", payload))
     nodes_after = count_nodes(before.reader, transaction.draft.node)
-    nothing = transaction.changes_nothing
-    version, actions = before.version, () if nothing else tuple(transaction.actions)
+    unchanged = transaction.changes_nothing
+    version, actions = before.version, () if unchanged else tuple(transaction.actions)
     if not dry_run:
         commit = session.catalog.commit(transaction, message, retry_for=parse_seconds(retry_for))
         version, actions = commit.version, commit.actions
@@ -55,5 +55,5 @@ def run(
         "nodes_after": nodes_after,
     }
     did = "would compact" if dry_run else "compacted"
-    text = "nothing to do" if nothing else f"{did} {plural(nodes_before, 'node')} to {nodes_after:,}"
+    text = "nothing to do" if unchanged else f"{did} {plural(nodes_before, 'node')} to {nodes_after:,}"
     render.outcome(session, value, f"v{version}  {text}")

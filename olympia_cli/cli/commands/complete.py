@@ -16,16 +16,17 @@ def run(
     shell: Annotated[str, typer.Argument(help="bash, zsh or fish.")],
     words: Annotated[
         list[str] | None,
-        typer.Argument(help="The words up to the cursor; for bash the line up to the cursor, and what it replaces."),
+        typer.Argument(help="The words up to the cursor. For bash: the line up to the cursor, and the replaced part."),
     ] = None,
 ) -> None:
     """Complete a command line.
 
-    The first line printed says what the others are: `words`; or `files` or `folders` for the shell to offer, with what
-    stands before them in the same word. For bash the words are escaped, ready to be inserted; zsh and fish escape what
-    they insert by themselves, and get the words as they are, each with its line of help after a tab.
+    The first line printed is the kind of the result. After `words`, each line is a word to offer. After `files` or
+    `folders`, the shell offers its own, and the next line is the part of the word that comes before the path. For bash
+    the words are escaped, ready to be inserted. zsh and fish escape words themselves, so they get them unescaped, each
+    with its line of help after a tab.
     """
-    # nothing may write to a prompt from here on, not even what runs at exit
+    # from here on nothing may write to the prompt, not even exit handlers
     sys.stderr = io.StringIO()
     with contextlib.suppress(Exception, KeyboardInterrupt):
         for line in _lines(ctx.find_root().command, shell, words or []):
@@ -35,7 +36,7 @@ def run(
     if sys.stdout is sys.__stdout__:
         with contextlib.suppress(OSError, ValueError):
             print(end="", flush=True)
-        # neither tidying up nor a look-up that hangs in the store may hold up the prompt
+        # the prompt waits neither for exit handlers nor for a request to a store that hangs
         os._exit(0)
 
 
@@ -44,8 +45,8 @@ def _lines(root: object, shell: str, words: list[str]) -> list[str]:
     from olympia_cli.cli.escape import visible
     from olympia_cli.cli.shell_words import Quote, escaped, read_line, read_word
 
-    def lines(matches: Candidates, shown: list[str]) -> list[str]:
-        return [matches.kind, *shown] if matches.kind == "words" else [matches.kind, matches.after]
+    def lines(matches: Candidates, offers: list[str]) -> list[str]:
+        return [matches.kind, *offers] if matches.kind == "words" else [matches.kind, matches.after]
 
     if shell in ("zsh", "fish") and words:
         matches = candidates(root, words[:-1], words[-1])
@@ -57,12 +58,12 @@ def _lines(root: object, shell: str, words: list[str]) -> list[str]:
         return lines(FILES, [])
     if line.last.quote is Quote.OPAQUE or not line.last.raw.endswith(replaced):
         return []
-    # readline replaces the end of a word only, from the last = or : or opening quote on
+    # readline replaces only the end of a word: from the last =, : or opening quote on
     stays = read_word(line.last.raw.removesuffix(replaced) if replaced else line.last.raw)
     matches = candidates(root, line.before, line.last.value)
-    shown = []
+    offers = []
     for word, _ in matches.words:
         if word.startswith(stays.value):
             end = "" if stays.quote is not Quote.NONE or word.endswith(".") else " "
-            shown.append(escaped(word.removeprefix(stays.value), stays.quote) + end)
-    return lines(matches, shown)
+            offers.append(escaped(word.removeprefix(stays.value), stays.quote) + end)
+    return lines(matches, offers)

@@ -27,8 +27,8 @@ def run(
 ) -> None:
     """Print the completion script for a shell.
 
-    Load it in the shell, or save it where the shell looks for such files: for zsh a folder of its fpath.
-    Names from the catalog are inserted so that the shell takes them literally, whatever characters they hold.
+    Load the script in the shell, or save it in a folder where the shell looks for completions (zsh: one of its fpath).
+    Names from the catalog are inserted quoted, so that the shell takes each character literally.
     """
     session, script = Session(ctx), SCRIPTS[shell]
     if session.output in (Output.JSON, Output.JSONL):
@@ -46,7 +46,7 @@ _olympia() {
     {
         IFS= read -r kind || return 0
         if [[ $kind == words ]]; then
-            # the lines are escaped already, and each becomes one word as it is
+            # each line is escaped already, and becomes one word
             while IFS= read -r line; do COMPREPLY+=("$line"); done
         elif [[ $kind == files ]]; then
             compopt -o default +o nospace 2>/dev/null

@@ -17,7 +17,7 @@ def run(ctx: typer.Context) -> None:
     """Show the settings in effect, and where each comes from.
 
     A flag beats the environment, which beats the profile. Secrets are masked, and so is every storage option that is
-    not known to be harmless. The profiles of the config file follow; no store is asked for anything.
+    not known to be harmless. The profiles of the config file follow. No store is accessed.
     """
     from olympia_cli.cli.profiles import config_path
     from olympia_cli.cli.settings import profiles, settings

@@ -22,21 +22,25 @@ def run(
     ctx: typer.Context,
     old: Annotated[
         str | None,
-        typer.Argument(metavar="[REF]", help="From; otherwise latest~1.", autocompletion=complete_reference),
+        typer.Argument(
+            metavar="[REF]", help="The older version; latest~1 if not given.", autocompletion=complete_reference
+        ),
     ] = None,
     new: Annotated[
         str | None,
-        typer.Argument(metavar="[REF]", help="To; otherwise latest.", autocompletion=complete_reference),
+        typer.Argument(
+            metavar="[REF]", help="The newer version; latest if not given.", autocompletion=complete_reference
+        ),
     ] = None,
     stat: Annotated[bool, typer.Option("--stat", help="Only count the changes.")] = False,
     patch: Annotated[
-        bool, typer.Option("--patch", "-p", help="With all fields of created and dropped objects, too.")
+        bool, typer.Option("--patch", "-p", help="Also show all fields of created and dropped objects.")
     ] = False,
 ) -> None:
     """Show what changed between two versions.
 
-    None means the last version, one means from there to the latest, and A..B works too. What both versions share is not
-    read. Fields that differ are always shown.
+    Without a reference, the latest version is compared with the one before it; with one, that version with the latest.
+    A..B works too. Nodes that both versions share are not read. Fields that differ are always shown.
     """
     from olympia_cli.cli.escape import visible
     from olympia_cli.cli.log_patch import change_line, field_lines, told_changes
@@ -90,8 +94,8 @@ def run(
                 pass
             out.writelines(f"{number}\t{what}\n" for what, number in sorted(counts.items()))
         elif session.is_tty:
-            told = (line for line, _ in told_changes(map(count, changes), fields))
-            out.writelines(f"{paint(line, style(line))}\n" for line in told)
+            change_lines = (line for line, _ in told_changes(map(count, changes), fields))
+            out.writelines(f"{paint(line, style(line))}\n" for line in change_lines)
         else:
             for change in map(count, changes):
                 out.write("\t".join([change_line(change), *field_lines(fields(change))]) + "\n")

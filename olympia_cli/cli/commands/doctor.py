@@ -23,18 +23,18 @@ _CSV = ["check", "state", "text"]
 def run(
     ctx: typer.Context,
     read_only: Annotated[
-        bool, typer.Option("--read-only", help="Create nothing, not even for a moment; for who only reads.")
+        bool, typer.Option("--read-only", help="Create no file, not even for a moment; for users who may only read.")
     ] = False,
 ) -> None:
-    """Look for what keeps the program from working well here.
+    """Diagnose the local setup.
 
-    Settings and where each comes from; credentials, there or not; whether the store lists, reads, creates, refuses to
-    create the same file twice, and deletes; its clock; room on the disk; the catalog itself and which fsck is due; the
-    versions of what is installed; and one command that comes next. A file of a random name is created and deleted for
-    that; nothing is left behind. It works where no catalog can be opened, too.
+    Shows the settings and the source of each, whether credentials are set, and the versions of installed packages.
+    Tests whether the store lists, reads, creates, refuses to create a file twice, and deletes. Compares its clock with
+    this machine's, and shows the free space. Shows the state of the catalog and which fsck is due, and ends with the
+    command to run next. The test creates one file with a random name, and deletes it. It works without a catalog too.
 
-    Exit status: 0 all is well; 51 something needs attention; otherwise that of the error that keeps the program from
-    working, such as 2, 10, 30, 31 or 40.
+    Exit status: 0 all is well; 51 something needs attention; otherwise the code of the error that prevents work, such
+    as 2, 10, 30, 31 or 40.
     """
     from olympia_cli.cli.checkup import check_up
 
@@ -108,9 +108,9 @@ def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
         if session.quiet and row["state"] in ("ok", "note"):
             continue
         state = row["state"].ljust(9)
-        shown = f"\x1b[{_COLORS[row['state']]}m{state}\x1b[0m" if session.color else state
+        label = f"\x1b[{_COLORS[row['state']]}m{state}\x1b[0m" if session.color else state
         first, *rest = render.wrapped(session, visible(row["text"]), 31)
-        out.write(f"{shown}  {row['check'].ljust(18)}  {first}\n")
+        out.write(f"{label}  {row['check'].ljust(18)}  {first}\n")
         out.writelines(f"{' ' * 31}{line}\n" for line in rest)
     if session.quiet:
         return
@@ -120,5 +120,5 @@ def _draw(session: Session, out: TextIO, values: dict[str, Any]) -> None:
         where = row["from"] or row["source"]
         out.write(f"{visible(row['name']).ljust(width)}  {visible(row['value'] or 'not set')}  ({visible(where)})\n")
     out.write("\n")
-    there = ", ".join(f"{name} {version}" for name, version in values["versions"].items() if version is not None)
-    out.writelines(f"{line}\n" for line in render.wrapped(session, visible(there), 0))
+    packages = ", ".join(f"{name} {version}" for name, version in values["versions"].items() if version is not None)
+    out.writelines(f"{line}\n" for line in render.wrapped(session, visible(packages), 0))

@@ -10,7 +10,6 @@ from olympia_cli.cli.complete import complete_object, complete_reference
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import Output
-from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.look.dump_values import NodeDump
@@ -28,7 +27,7 @@ EXAMPLES = [
 ]
 
 MAX_BYTES = 2**31
-"""No node file is larger."""
+"""Largest size of a node file that is read."""
 
 
 def run(
@@ -41,26 +40,26 @@ def run(
             autocompletion=complete_reference,
         ),
     ] = "latest",
-    file: Annotated[bool, typer.Option("--file", help="The target is a file, whatever it looks like.")] = False,
+    file: Annotated[bool, typer.Option("--file", help="Read the target as a local file.")] = False,
     key: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY", help="Only the rows of this key: NS, NS.T or the key.", autocompletion=complete_object
+            metavar="KEY", help="Show only the rows of this key: NS, NS.T or a raw key.", autocompletion=complete_object
         ),
     ] = None,
     follow: Annotated[
         str | None,
         typer.Option(
-            metavar="NS[.T]", help="Go from the target down to this, node by node.", autocompletion=complete_object
+            metavar="NS[.T]", help="Show each node on the path to this object.", autocompletion=complete_object
         ),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Print keys whole, with their padding.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Print keys in full, with their padding.")] = False,
 ) -> None:
     """Show one node file, even a damaged one.
 
-    System rows, the pivot table and the action log, as far as they can be read, and what is wrong and where. A file
-    is read alone, without a catalog; it begins with / or ./ (or give --file). Shortened pointers paste back. The exit
-    code is 40 when the file is damaged.
+    Shows the system rows, the pivot table and the action log as far as they can be read, and the place of each damage.
+    A target that begins with / or ./ (or comes with --file) is a local file, and is read without a catalog. Shortened
+    pointers of the output can be pasted as targets. The exit code is 40 if the node is damaged.
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.ops.look.node_keys import KeyTarget
@@ -71,7 +70,7 @@ def run(
     is_file = file or target == "-" or target.startswith(("/", "./", "../"))
     if follow is not None:
         if is_file:
-            raise InvalidOption("--follow needs a catalog, and a file is alone", hint="give a version instead")
+            raise InvalidOption("--follow needs a catalog, not a single file", hint="give a version instead")
         _follow(session, target, KeyTarget.parse(follow))
         return
     key_target = None if key is None else KeyTarget.parse(key)
@@ -83,15 +82,15 @@ def run(
         from olympia_cli.ops.look.dump_node import read_target
 
         dump = read_target(session.catalog, target)
-    whole = dump.pivot
+    all_rows = dump.pivot
     if key_target is not None:
         dump.pivot = [row for row in dump.pivot if key_target.matches(row.key, row.name)]
         dump.actions = [row for row in dump.actions if key_target.matches(row.key, _action_name(row.action))]
     _print(session, dump, raw=raw, chosen=key_target is not None)
     _end(dump, alone=is_file)
-    if key_target is not None and not dump.pivot and whole:
+    if key_target is not None and not dump.pivot and all_rows:
         raise _not_found(
-            key_target, f"{dump.path} has no row for {key_target.text[:80]}", "go down the tree with --follow"
+            key_target, f"{dump.path} has no row for {key_target.text[:80]}", "search the tree with --follow"
         )
 
 
@@ -121,7 +120,7 @@ def _print(session: Session, dump: NodeDump, *, raw: bool, chosen: bool) -> None
 
 
 def _end(dump: NodeDump, alone: bool) -> None:
-    """Damage is an error, after all that can be read was printed."""
+    """Raise an error if the node is damaged; its readable content has been printed before."""
     from olympia_cli.errors import Damaged, Unsupported
 
     if dump.problems:
@@ -132,6 +131,7 @@ def _end(dump: NodeDump, alone: bool) -> None:
 
 def _follow(session: Session, target: str, key_target: KeyTarget) -> None:
     from olympia_cli.errors import Damaged
+    from olympia_cli.names import plural
     from olympia_cli.ops.look.follow_key import follow_key
 
     way = follow_key(session.catalog, target, key_target)
@@ -186,11 +186,11 @@ def _read_file(path: str, *, stdin: bool) -> NodeBytes:
     except IsADirectoryError:
         raise InvalidOption(f"{path} is a folder", hint="give a file; for the catalog in it use -c") from None
     except PermissionError:
-        raise StorageDenied(f"{path} may not be read") from None
+        raise StorageDenied(f"no permission to read {path}") from None
     except (OSError, ValueError) as error:
         raise StorageFailed(f"{path} cannot be read: {error}") from None
     if len(data) > MAX_BYTES:
-        raise Damaged("", path, "it has more than 2 GiB, and no node file is that large", hint="")
+        raise Damaged("", path, "the file is larger than 2 GiB, the limit of node files", hint="")
     name = path.rpartition("/")[2]
     return NodeBytes("-" if stdin else path, data, len(name) == JAVA_WIDTH and not name.strip("01"))
 

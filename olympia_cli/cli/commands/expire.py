@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire.values import ExpirePlan, PurgePlan
 
 TRIES = 3
-"""So often a run that lost to another one looks again."""
+"""Number of attempts while other expires commit first."""
 
 EXAMPLES = [
     "olympia expire --dry-run",
@@ -41,39 +41,42 @@ def run(
         str | None,
         typer.Argument(
             metavar="[undo|purge|ls]",
-            help="Bring back what is in quarantine, delete what rested there, or list it.",
+            help="Restore the versions in quarantine, delete those that rested long enough, or list them.",
             autocompletion=complete_quarantine,
         ),
     ] = None,
     keep_last: Annotated[
-        int | None, typer.Option(metavar="N", help="Keep so many versions at least. [olympia.retention.min-versions]")
+        int | None, typer.Option(metavar="N", help="Keep at least N versions. [olympia.retention.min-versions]")
     ] = None,
     older_than: Annotated[
         str | None,
         typer.Option(
-            metavar="AGE", help="Only what was current before: 30d, or a time. [olympia.retention.max-version-age]"
+            metavar="AGE",
+            help="Expire versions replaced before this: 30d, or a time. [olympia.retention.max-version-age]",
         ),
     ] = None,
     grace: Annotated[
         str | None,
-        typer.Option(metavar="DURATION", help="Take no file younger than this: 1d, at least 1h."),
+        typer.Option(metavar="DURATION", help="Delete no file younger than this; 1d if not given, at least 1h."),
     ] = None,
     quarantine: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="How long a mark rests before it is purged; as --grace.")
+        str | None, typer.Option(metavar="DURATION", help="Time between mark and purge; 1d if not given, at least 1h.")
     ] = None,
     offline: Annotated[
-        bool, typer.Option("--offline", help="No writer is running: allow ages below what is safe otherwise.")
+        bool, typer.Option("--offline", help="Confirm that no writer is running, and allow shorter ages.")
     ] = False,
     dry_run: DryRun = False,
     plan_file: Annotated[
-        str | None, typer.Option("--plan", metavar="FILE", help="Write the plan to a file, and do nothing.")
+        str | None, typer.Option("--plan", metavar="FILE", help="Write the plan to a file, and change nothing.")
     ] = None,
     apply_file: Annotated[
-        str | None, typer.Option("--apply", metavar="FILE", help="Do what a plan says, if it still holds.")
+        str | None, typer.Option("--apply", metavar="FILE", help="Apply the plan in a file, if it is still valid.")
     ] = None,
-    explain: Annotated[bool, typer.Option("--explain", help="Say why each version is kept, and do nothing.")] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Show why each version is kept, and change nothing.")
+    ] = False,
     simulate: Annotated[
-        bool, typer.Option("--simulate", help="Compare what several policies would free, and do nothing.")
+        bool, typer.Option("--simulate", help="Compare the space that several policies free, and change nothing.")
     ] = False,
     yes: Yes = False,
     message: Message = "",
@@ -84,25 +87,25 @@ def run(
     parallelism: Parallelism = None,
     conf: Conf = None,
 ) -> None:
-    """Take old versions out of history, and later their files out of the store.
+    """Remove old versions from history, and later their files from the store.
 
-    A version goes only if count and age both allow it. What goes rests in quarantine first: a commit moves the oldest
-    version, the files stay, and `expire undo` brings all of it back. Each run first deletes what has rested long
-    enough, if nothing that is kept reaches it, and then marks by the policy, so one line in cron is enough. When
-    anything that is kept cannot be read, nothing is done. Table data is never deleted, nor is any file that is not the
-    catalog's.
+    A version is expired only if both its count and its age allow it. It rests in quarantine first: a commit moves the
+    oldest version forward, the files stay, and `expire undo` restores them. Each run first deletes files that have
+    rested long enough, if no kept version reaches them. Then it marks old versions by the policy. So one line in cron
+    is enough. If any kept file cannot be read, nothing is done. Table data is never deleted, nor any file that does not
+    belong to the catalog.
 
-    `expire ls` shows what rests: each mark with its versions, its files and bytes, and when it may be purged.
+    `expire ls` lists the marks in quarantine: versions, files and bytes of each, and when it may be purged.
 
-    On Spark, expire and `expire purge` follow the trees, list the files and delete them on the executors; the roots of
-    versions go one by one from here. --simulate, --plan and --apply are not for Spark, and undo touches no files.
+    On Spark, the executors of expire and `expire purge` follow the trees, list the files and delete them; this process
+    deletes the roots one by one. --simulate, --plan and --apply run locally only, and undo touches no files.
 
-    `expire undo` reads all that rests first. Where some of it is no longer there it brings back the versions after
-    that, which are whole, and leaves the others in quarantine.
+    `expire undo` first reads everything in quarantine. If some files are missing, it restores the sound versions after
+    them, and leaves the others in quarantine.
 
-    Exit status: 0 done, or nothing to do, as for a run that another one overtook; 3 some files are left, run it again,
-    or an undo could not bring back all versions; 12 refused; 20 another commit was in the way; 40 something that is
-    kept cannot be read.
+    Exit status: 0 done, or nothing to do, also because another expire was first; 3 some files are left (run it again),
+    or an undo could not restore all versions; 12 refused; 20 another commit was in the way; 40 a kept file cannot be
+    read.
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_duration
@@ -125,18 +128,18 @@ def run(
     }
     used = [option for option, value in options.items() if value is not None]
     if action not in (None, "undo", "purge", "ls"):
-        hint = "use undo, purge or ls, or none of them"
-        raise InvalidOption(f"{action[:60]!a} is not something that expire does", hint=hint)
+        hint = "use undo, purge or ls, or leave it out"
+        raise InvalidOption(f"expire has no action {action[:60]!a}", hint=hint)
     if action is not None and used and (action, used) != ("ls", ["--quarantine"]):
-        raise InvalidOption(f"{used[0]} has no meaning for expire {action}", hint="it acts on what is in quarantine")
+        raise InvalidOption(f"{used[0]} does not apply to expire {action}", hint="leave the option out")
     if apply_file is not None and len(used) > 1:
-        raise InvalidOption("a plan has its policy in it", hint="use --apply alone")
+        raise InvalidOption("a plan contains its policy", hint="use --apply alone")
     floors = Floors(parse_duration(grace or "1d"), parse_duration(quarantine or "1d"), offline)
     if action in ("undo", "ls"):
         if engine_word is not EngineWord.AUTO or any(
             value is not None for value in (master, remote, parallelism, conf)
         ):
-            raise InvalidOption(f"expire {action} has no engine", hint="it touches no files; leave the option out")
+            raise InvalidOption(f"expire {action} always runs locally", hint="leave out the options for Spark")
         if action == "undo":
             _undo(session, dry_run, yes, message, seconds)
         else:
@@ -144,7 +147,7 @@ def run(
         return
     if plan_file is not None:
         render.check_output(session, plan_file)
-    looking = dry_run or explain or simulate or plan_file is not None
+    reads_only = dry_run or explain or simulate or plan_file is not None
     local_only = next((option for option in ("--simulate", "--plan", "--apply") if option in used), None)
     with (
         engine(session, engine_word, master, remote, parallelism, conf, local_only=local_only) as work,
@@ -155,9 +158,9 @@ def run(
         planned = None if apply_file is None else _read_plan(session, apply_file, offline)
         floors = floors if planned is None else planned.floors
 
-        def once(planners: list[Planner]) -> None:
+        def run_once(planners: list[Planner]) -> None:
             with session.progress() as progress:
-                planner = Planner(session.catalog, floors, surveyor, probe=not looking, progress=progress)
+                planner = Planner(session.catalog, floors, surveyor, probe=not reads_only, progress=progress)
                 planners.append(planner)
                 session.warn_of_lost_root(planner.head)
                 if action == "purge":
@@ -183,42 +186,44 @@ def run(
             else:
                 if plan_file is not None:
                     _write_plan(session, plan_file, planner, policy, plan)
-                _expire(session, planner, plan, looking, yes, message, seconds)
+                _expire(session, planner, plan, reads_only, yes, message, seconds)
 
-        _after_others(session, once)
+        _run_after_others(session, run_once)
 
 
-def _after_others(session: Session, once: Callable[[list[Planner]], None]) -> None:
-    """Where another expire was first, what is left is looked at anew: of two that overlap, the second finds nothing.
-    `once` runs it, and leaves who planned it."""
+def _run_after_others(session: Session, run_once: Callable[[list[Planner]], None]) -> None:
+    """Run an expire, and plan again if another expire committed first; then there is usually nothing left to do.
+
+    `run_once` plans and applies, and appends its planners to the given list.
+    """
     from olympia_cli.errors import CommitConflict, PartlyDone
     from olympia_cli.ops.expire.expire import overtaken
 
     for tries_left in reversed(range(TRIES)):
         planners: list[Planner] = []
         try:
-            once(planners)
+            run_once(planners)
             return
         except (CommitConflict, PartlyDone) as error:
             conflict = isinstance(error, CommitConflict) or isinstance(error.__cause__, CommitConflict)
             if not tries_left or not conflict or not all(map(overtaken, planners)):
                 raise
-        session.say("another expire was first: looking at what it left to do")
+        session.say("another expire committed first: planning again")
 
 
 def _expire(
-    session: Session, planner: Planner, plan: ExpirePlan, looking: bool, yes: bool, message: str, seconds: float
+    session: Session, planner: Planner, plan: ExpirePlan, reads_only: bool, yes: bool, message: str, seconds: float
 ) -> None:
     from olympia_cli.ops.expire.expire import expire_once
 
     show.plan(session, plan)
     version = plan.head
-    if not looking:
+    if not reads_only:
         if not plan.is_empty:
             confirm(show.question(plan), yes)
         with session.progress() as progress:
             version = expire_once(planner, plan, message, retry_for=seconds, progress=progress)
-    show.done(session, plan, looking, version)
+    show.done(session, plan, reads_only, version)
 
 
 def _purge(
@@ -263,7 +268,7 @@ def _read_plan(session: Session, path: str, offline: bool) -> PlanFile:
     with lines_of(path) as file:
         planned = decode_plan(file.read(), path)
     if planned.floors.offline and not offline:
-        raise Refused("the plan was made with --offline", hint="say --offline again if no writer is running now")
+        raise Refused("the plan was made with --offline", hint="add --offline if no writer is running now")
     return planned
 
 

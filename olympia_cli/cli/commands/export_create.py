@@ -32,30 +32,31 @@ EXAMPLES = [
 
 def run(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="What to call it; --at NAME reads it later.")],
-    dest: Annotated[str, typer.Option("--dest", metavar="URI", help="Where to: an empty folder or prefix.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of the export; --at NAME reads it later.")],
+    dest: Annotated[str, typer.Option("--dest", metavar="URI", help="Destination: an empty folder or prefix.")],
     mode: Annotated[
-        str, typer.Option("--mode", metavar="MODE", help="full, partial, or minimal: the root alone.")
+        str, typer.Option("--mode", metavar="MODE", help="full, partial, or minimal (only the root).")
     ] = "full",
     depth: Annotated[
-        int | None, typer.Option("--depth", metavar="N", help="Of a partial export: levels of nodes, with the root's.")
+        int | None,
+        typer.Option("--depth", metavar="N", help="With --mode partial: copy N levels of nodes, including the root."),
     ] = None,
     no_definitions: Annotated[
-        bool, typer.Option("--no-definitions", help="Of a partial export: leave the definitions in the catalog.")
+        bool, typer.Option("--no-definitions", help="With --mode partial: do not copy the definitions.")
     ] = False,
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="REF", help="Which version; the latest if not given.", autocompletion=complete_reference
+            "--at", metavar="REF", help="Version to export; the latest if not given.", autocompletion=complete_reference
         ),
     ] = None,
     expires: Annotated[
         str | None,
-        typer.Option("--expires", metavar="DURATION", help="How long what it shares is kept: 30d, or until a time."),
+        typer.Option("--expires", metavar="DURATION", help="Keep shared files for this long (30d), or until a time."),
     ] = None,
     reader: Annotated[
         str | None,
-        typer.Option("--for", metavar="PROGRAM", help="java-sdk: a copy that the Java SDK reads; it is not recorded."),
+        typer.Option("--for", metavar="PROGRAM", help="java-sdk: write a copy for the Java SDK; it is not recorded."),
     ] = None,
     dest_profile: DestProfile = None,
     message: Message = "",
@@ -68,13 +69,13 @@ def run(
 ) -> None:
     """Copy a version to another place.
 
-    A full export is a catalog of its own, with the same version number. A partial or minimal one copies less and shares
-    the rest with the catalog, which keeps it until the export expires or is dropped. Everything is read, copied and
-    read back before the export is recorded. One that is interrupted is not recorded: go on with export resume. On Spark
-    its executors copy from one place to the other, and need access to both.
+    A full export is a catalog of its own, with the same version number. A partial or minimal export copies less. It
+    shares the rest with the catalog, which keeps those files until the export expires or is dropped. Everything is
+    read, copied and read back before the export is recorded. An interrupted export is not recorded: continue it with
+    export resume. On Spark the executors copy from one place to the other, and need access to both.
 
-    With --for java-sdk the copy is a catalog of the Java SDK's, whose version 1 holds what the version holds. It shares
-    nothing and is not recorded, and one that is interrupted is made anew elsewhere.
+    With --for java-sdk the copy is a catalog for the Java SDK, and its version 1 has the content of the exported
+    version. It shares no files and is not recorded. If it is interrupted, start again with another destination.
     """
     from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.names import check_export_name, parse_reference
@@ -114,6 +115,6 @@ def run(
                 engine=copier,
             )
     except KeyboardInterrupt:
-        session.say(f"to go on: {whole_command(session, resume_words(name, dest), dest_profile)}")
+        session.say(f"to continue: {whole_command(session, resume_words(name, dest), dest_profile)}")
         raise
     render_exported(session, export)

@@ -18,7 +18,7 @@ def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The export.", autocompletion=complete_export)],
     delete_files: Annotated[
-        bool, typer.Option("--delete-files", help="Delete the files of a full export too, if nothing else is there.")
+        bool, typer.Option("--delete-files", help="Also delete the files of a full export, if no others are there.")
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -28,9 +28,9 @@ def run(
 ) -> None:
     """Forget an export.
 
-    What it shares with the catalog is no longer kept for it. Nothing at its location is touched, unless --delete-files
-    asks for it; that is refused when the location holds anything that the export did not write. One that is unfinished
-    is forgotten too: it makes no version, and its files stay.
+    The catalog no longer keeps the files that the export shares. The files at the export's location stay, unless
+    --delete-files is given; it is refused if the location has files that the export did not write. An unfinished export
+    is forgotten too: that makes no version, and its files stay.
     """
     from olympia_cli.catalog.exports import location_of, read_exports
     from olympia_cli.errors import ExportNotFound, Refused, quoted
@@ -45,16 +45,14 @@ def run(
     exports = read_exports(latest.definition)
     unfinished = next((row for row in unfinished_exports(latest) if row["name"] == name), None)
     if name not in exports and unfinished is None:
-        raise ExportNotFound(
-            f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
-        )
+        raise ExportNotFound(f"there is no export {quoted(name)}", hint="list the exports", command=("export", "ls"))
     record = exports.get(name, "is missing")
     location = location_of(latest.definition.exported_snapshots.get(name, ""))
     plan = None
     if name not in exports and unfinished is not None:
         location = unfinished["location"]
         if delete_files:
-            raise Refused(f"the export {name} is unfinished, and may be under way", hint=BY_HAND)
+            raise Refused(f"the export {name} is unfinished, and may still be running", hint=BY_HAND)
     elif delete_files:
         if isinstance(record, str):
             raise Refused(f"the record of the export {name} {record}", hint="drop it without --delete-files")
@@ -62,12 +60,12 @@ def run(
             store = open_dest(session, location, dest_profile)
             plan = plan_deletion(store, record, latest.definition.id, session.store.uri, progress)
     if not isinstance(record, str) and record.pin is not None:
-        session.say("what it shares with the catalog goes with an expire, once no version needs it")
+        session.say("an expire deletes the files that it shares with the catalog, once no version needs them")
     if plan is None and location:
-        session.say(f"its files at {location} stay: delete them yourself once nobody needs them")
+        session.say(f"its files at {location} stay: delete them yourself when they are no longer needed")
     elif plan is not None:
         size = f"{plural(plan.count.files, 'file')}, {plural(plan.count.bytes, 'byte')}"
-        session.say(f"its files at {location} go: {size}")
+        session.say(f"its files at {location} will be deleted: {size}")
     version = latest.version
     if not dry_run:
         confirm(f"Forget the export {name}?" if plan is None else f"Delete the export {name}?", yes)

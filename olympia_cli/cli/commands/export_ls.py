@@ -17,9 +17,9 @@ EXAMPLES = ["olympia export ls", "olympia export ls --json | jq '.exports[] | se
 def run(ctx: typer.Context) -> None:
     """List the exports.
 
-    One that is expired no longer keeps anything; its files stay where they are until somebody deletes them. One that is
-    unfinished is under way or was interrupted: export resume goes on with it, and export drop forgets it. Lists for
-    programs have the recorded ones alone, and JSON has the others under "unfinished".
+    An expired export no longer keeps files of the catalog; its own files stay until you delete them. An unfinished
+    export is still running or was interrupted: export resume continues it, and export drop forgets it. Lists for
+    programs have recorded exports only; JSON has the others under "unfinished".
     """
     from itertools import chain
 
@@ -30,11 +30,11 @@ def run(ctx: typer.Context) -> None:
     session = Session(ctx)
     latest = session.snapshot()
 
-    def go_on(export: Mapping[str, Any]) -> list[str]:
+    def resume(export: Mapping[str, Any]) -> list[str]:
         return session.argv(resume_command(export["name"], export["location"]))
 
     unfinished = unfinished_exports(latest) if session.output in (Output.TABLE, Output.WIDE, Output.JSON) else []
-    shown = ({**row, "state": "unfinished"} for row in unfinished if session.output is not Output.JSON)
+    unrecorded = ({**row, "state": "unfinished"} for row in unfinished if session.output is not Output.JSON)
     columns = [
         Column("name", "EXPORT"),
         Column("at_version", "VERSION", right=True),
@@ -49,10 +49,10 @@ def run(ctx: typer.Context) -> None:
         session,
         "exports",
         columns,
-        chain(list_exports(latest, SystemClock().now_millis()), shown),
+        chain(list_exports(latest, SystemClock().now_millis()), unrecorded),
         head={"version": latest.version},
-        tail=lambda: {"unfinished": [{**row, "command": go_on(row)} for row in unfinished]},
+        tail=lambda: {"unfinished": [{**row, "command": resume(row)} for row in unfinished]},
         title="exports",
     )
     for row in unfinished:
-        session.say(f"{row['name']} is unfinished; unless it is under way: {shlex.join(go_on(row))}")
+        session.say(f"{row['name']} is unfinished; if it is not running: {shlex.join(resume(row))}")

@@ -15,7 +15,7 @@ EXAMPLES = ["olympia export resume friday --dest s3://backup/catalog"]
 def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The export.")],
-    dest: Annotated[str, typer.Option("--dest", metavar="URI", help="Where it was to go.")],
+    dest: Annotated[str, typer.Option("--dest", metavar="URI", help="Destination of the export.")],
     dest_profile: DestProfile = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
@@ -25,10 +25,10 @@ def run(
     parallelism: Parallelism = None,
     conf: Conf = None,
 ) -> None:
-    """Go on with an export that was interrupted.
+    """Continue an interrupted export.
 
-    The version, the mode and the rest are those it was begun with. Only what is missing is copied. An export that is
-    recorded already is read and left as it is. The engine need not be the one that began it.
+    The version, the mode and the other options are those of export create. Only missing files are copied. An export
+    that is recorded already is read, and stays as it is. The engine may be another one than before.
     """
     session, seconds = Session(ctx), parse_seconds(retry_for)
     store = open_dest(session, dest, dest_profile)

@@ -25,7 +25,7 @@ def run(
         str | None, typer.Argument(metavar="[NAME]", help="A recorded export.", autocompletion=complete_export)
     ] = None,
     dest: Annotated[
-        str | None, typer.Option("--dest", metavar="URI", help="Where it is, when the record does not say or is gone.")
+        str | None, typer.Option("--dest", metavar="URI", help="Location of the export, if it is not in the record.")
     ] = None,
     dest_profile: DestProfile = None,
     engine: Engine = EngineWord.AUTO,
@@ -34,10 +34,10 @@ def run(
     parallelism: Parallelism = None,
     conf: Conf = None,
 ) -> None:
-    """Check that an export is whole.
+    """Check that an export is sound.
 
-    Every file of it is read: what was copied at its location, what it shares in the catalog. Nothing in it may point
-    outside. Ends with 50 when something is missing or damaged.
+    Reads every file of it: copied files at its location, shared files in the catalog. Pointers out of the export are
+    damage. The exit code is 50 if a file is missing or damaged.
     """
     from olympia_cli.catalog.exports import find_export
     from olympia_cli.errors import InvalidLocation, InvalidOption
@@ -47,7 +47,7 @@ def run(
 
     session = Session(ctx)
     if name is None and dest is None:
-        raise InvalidOption("it is not said which export", hint="give its name, or --dest URI")
+        raise InvalidOption("no export is named", hint="give its name, or --dest URI")
     record = None if name is None else find_export(name, session.snapshot().definition)
     location = dest if dest is not None else record.location if record is not None else ""
     store = open_dest(session, location, dest_profile)
@@ -57,16 +57,16 @@ def run(
         source = session.store
         if session.snapshot().definition.id != note.catalog:
             raise InvalidLocation(
-                f"{store.uri} is an export of another catalog than {source.uri}", hint="add -c with the right one"
+                f"{store.uri} is an export of another catalog than {source.uri}", hint="name its catalog with -c"
             )
-    # one that shares nothing needs no catalog: it is one itself
-    whose = session if record is not None or source is not None else Session(ctx, location)
+    # an export that shares nothing is a catalog itself, and needs no other
+    reading = session if record is not None or source is not None else Session(ctx, location)
     with (
-        export_engine(whose, store, dest_profile, engine, master, remote, parallelism, conf) as reader,
-        whose.progress() as progress,
+        export_engine(reading, store, dest_profile, engine, master, remote, parallelism, conf) as reader,
+        reading.progress() as progress,
     ):
         result = verify_export(store, note, source, progress, reader)
-    session.metrics = whose.metrics
+    session.metrics = reading.metrics
     rows: list[dict[str, Any]] = [describe_finding(finding) for finding in result.findings]
     if session.output is Output.JSON:
         value = {

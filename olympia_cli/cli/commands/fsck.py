@@ -45,43 +45,43 @@ class LevelWord(StrEnum):
 def run(
     ctx: typer.Context,
     level: Annotated[
-        LevelWord, typer.Option("--level", help="How deep to look; each level includes the ones before it.")
+        LevelWord, typer.Option("--level", help="Depth of the check; each level includes the ones before it.")
     ] = LevelWord.STRUCTURE,
     at: At = None,
     all_versions: Annotated[
-        bool, typer.Option("--all-versions", help="All versions that are kept, each file read once.")
+        bool, typer.Option("--all-versions", help="Check all kept versions; each file is read once.")
     ] = False,
     since_last: Annotated[
-        bool, typer.Option("--since-last", help="Skip definitions that an earlier run found whole.")
+        bool, typer.Option("--since-last", help="Skip definitions that an earlier run found sound.")
     ] = False,
     max_age: Annotated[
         str | None,
-        typer.Option("--max-age", metavar="DURATION", help="With --since-last: read again what was read before that."),
+        typer.Option("--max-age", metavar="DURATION", help="With --since-last: skip only what was read since then."),
     ] = None,
     max_duration: Annotated[
         str | None,
-        typer.Option("--max-duration", metavar="DURATION", help="Stop after that time; --since-last goes on."),
+        typer.Option("--max-duration", metavar="DURATION", help="Stop after this time; --since-last continues."),
     ] = None,
     report: Annotated[
-        str | None, typer.Option("--report", metavar="FILE.html", help="Write the findings as a page, too.")
+        str | None, typer.Option("--report", metavar="FILE.html", help="Also write the findings as an HTML page.")
     ] = None,
     bundle: Annotated[
         str | None,
-        typer.Option("--bundle", metavar="FILE", help="Write a zip file for support, without any names of yours."),
+        typer.Option("--bundle", metavar="FILE", help="Write a zip file for support that has none of your names."),
     ] = None,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Show how to mend the latest version and the hints, ask, and do it.")
+        bool, typer.Option("--repair", help="Plan a repair of the latest version and the hints, ask, and apply it.")
     ] = False,
     prefer: Annotated[
         PreferWord | None,
-        typer.Option("--prefer", help="With --repair: go back to a sound version, or rebuild; auto loses less."),
+        typer.Option("--prefer", help="With --repair: how to repair; auto chooses the way that loses less."),
     ] = None,
     salvage: Annotated[
         str | None,
-        typer.Option("--salvage", metavar="DEST", help="Write what can be read into a new catalog in an empty place."),
+        typer.Option("--salvage", metavar="DEST", help="Write all readable objects into a new catalog at DEST."),
     ] = None,
     acknowledge: Annotated[
-        bool, typer.Option("--acknowledge", help="Note what is damaged in the past as known; it raises no more alarm.")
+        bool, typer.Option("--acknowledge", help="Record damage of older versions as known, so that it alarms no more.")
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -92,29 +92,33 @@ def run(
     parallelism: Parallelism = None,
     conf: Conf = None,
 ) -> None:
-    """Check that the catalog is whole.
+    """Check that the catalog is sound.
 
-    The levels: hints looks at the hints, the names of the versions and the chain of roots, in seconds; structure at
-    every node, and in a listing whether definitions are missing, where that takes few requests; full at definitions,
-    actions and digests, and with --all-versions for files that nothing leads to; data at the Iceberg metadata of the
-    tables and at the files that it names. Without --at and --all-versions it is about the latest version. Nothing is
-    changed.
+    There are four levels. hints checks the hints, the names of the versions and the chain of roots, in seconds.
+    structure reads every node; where it takes few requests, it also lists definitions to find missing ones. full reads
+    definitions, actions and checksums; with --all-versions it also finds orphan files. data reads the Iceberg metadata
+    of tables and looks for the files that it names. Without --at and --all-versions, the latest version is checked.
+    Nothing is changed.
 
-    Each finding has a code that never changes its meaning, the file, the versions and objects that it hits, and what
-    to do next. At the end stand the commands that mend it, the one that loses least first, each with what it loses.
-    The exit code says the result: 0 sound, 50 damaged, 3 stopped by --max-duration before the end, 10 there is no
-    catalog, 31 something may not be read. Warnings and information do not make a catalog damaged.
+    Each finding has a code whose meaning never changes, the file, the versions and objects affected, and the next step.
+    At the end come the commands that repair the damage, each with its losses, the one that loses least first. Warnings
+    and information do not make a catalog damaged.
 
-    --repair commits a new version that is whole: what cannot be read is taken from older versions and the log, what is
-    found nowhere is named and lost. A root that is no part of history is moved to ops/aside/. It looks at definitions,
-    too, whatever the level. Only hints are ever overwritten. --salvage leaves the catalog alone, and writes
-    what can be read, down to definitions that nothing names, into a new one; 3 means that something is missing in it.
+    Exit status: 0 sound; 50 damaged; 3 stopped by --max-duration before the end; 10 there is no catalog; 31 no
+    permission to read a file.
 
-    --acknowledge commits that what was found in older versions, and not in the latest, is known. It is still told, and
-    no longer turns the exit code, unless it hits more versions than it did. Give the level that finds it.
+    --repair commits a new, sound version. Unreadable parts are taken from older versions and the log; objects that are
+    found nowhere are named and lost. A root that does not belong to history is moved to ops/aside/. A repair reads
+    definitions too, whatever the level. It overwrites no files but hints. --salvage leaves the catalog alone and writes
+    everything readable, also definitions without a reference, into a new catalog. Exit code 3 means that something is
+    missing in it.
 
-    Both engines find the same, but that the listing at the level of structure is the local one's. So are --since-last,
-    --max-duration, --repair and --salvage.
+    --acknowledge commits that the damage of older versions is known, if the latest version is free of it. It is still
+    reported, but no longer changes the exit code, unless it affects more versions than before. Give the level that
+    finds the damage.
+
+    Both engines have the same findings. The listing of level structure, --since-last, --max-duration, --repair and
+    --salvage are available locally only.
     """
     from olympia_cli.cli.fsck_advice import data_checks, next_commands, say_next, say_standing, with_commands
     from olympia_cli.cli.fsck_render import print_report
@@ -128,7 +132,7 @@ def run(
         raise InvalidOption("--at and --all-versions do not go together", hint="give one of them")
     check_options(repair, prefer, salvage, acknowledge, dry_run=dry_run, yes=yes, past=at is not None)
     if max_age is not None and not since_last:
-        raise InvalidOption("--max-age is about what --since-last skips", hint="add --since-last")
+        raise InvalidOption("--max-age needs --since-last", hint="add --since-last")
     reference = None if at is None else parse_reference(at)
     seconds = None if max_duration is None else parse_seconds(max_duration)
     age = None if max_age is None else parse_seconds(max_age)
@@ -139,7 +143,7 @@ def run(
     from olympia_cli.ops.fsck.last_fsck import note_fsck
 
     clock = SystemClock()
-    # what a repair mends is found by looking at definitions, too
+    # a repair needs the findings in definitions, too
     deep = repair and level in (LevelWord.HINTS, LevelWord.STRUCTURE)
     chosen = Level.FULL if deep else Level(level.value)
     local_options = {
@@ -169,10 +173,10 @@ def run(
 
         fsck_report = note_as_known(session, fsck_report, dry_run=dry_run, message=message)
     standing = note_fsck(session.store, fsck_report, clock, all_versions, latest=at is None)
-    looked = _options(chosen, at, all_versions)
-    mends = repair or salvage is not None
-    shows_commands = report is not None or session.output is Output.JSON or not mends
-    commands = next_commands(session, fsck_report, looked) if shows_commands else []
+    options = _options(chosen, at, all_versions)
+    repairs = repair or salvage is not None
+    shows_commands = report is not None or session.output is Output.JSON or not repairs
+    commands = next_commands(session, fsck_report, options) if shows_commands else []
     full_report = with_commands(session, fsck_report, commands if shows_commands else None)
     if report is not None:
         from olympia_cli.cli.fsck_page import report_page
@@ -185,23 +189,23 @@ def run(
         _write(bundle, make_bundle(session.store, full_report))
     if repair:
         word: Any = PreferWord.AUTO.value if prefer is None else prefer.value
-        raise typer.Exit(repair_shown(session, full_report, commands, looked, word, yes, dry_run, message))
+        raise typer.Exit(repair_shown(session, full_report, commands, options, word, yes, dry_run, message))
     if salvage is not None:
         raise typer.Exit(salvage_shown(session, full_report, commands, salvage, dry_run, message))
     print_report(session, full_report, commands)
     if fsck_report.level is Level.STRUCTURE and fsck_report.definitions == "no" and not fsck_report.read_only:
-        session.say(f"definitions were not looked for: {session.command('fsck --level full')} reads them")
+        session.say(f"definitions were not checked: {session.command('fsck --level full')} reads them")
     say_next(session, commands)
     if not fsck_report.damaged:
         say_standing(session, standing)
     if not fsck_report.complete:
-        again = "" if fsck_report.damaged else f": go on with {session.command('fsck --since-last')}"
-        session.say(f"stopped after {max_duration}, not everything was looked at{again}")
+        again = "" if fsck_report.damaged else f": continue with {session.command('fsck --since-last')}"
+        session.say(f"stopped after {max_duration}, before everything was checked{again}")
     raise typer.Exit(exit_code(fsck_report))
 
 
 def _options(level: Level, at: str | None, all_versions: bool) -> list[str]:
-    """What makes fsck look again at the same."""
+    """Return the options for another fsck of the same."""
     depth = [] if level == LevelWord.STRUCTURE.value else ["--level", str(level)]
     return [*depth, *(["--at", at] if at is not None else []), *(["--all-versions"] if all_versions else [])]
 
@@ -213,7 +217,7 @@ def _verified(clock: Clock, age: float | None) -> Verified:
 
 
 def _check_file(session: Session, path: str | None) -> None:
-    """A file that cannot be written must not be found out after hours of work."""
+    """Raise an error if a file cannot be written, before hours of work are spent."""
     from pathlib import Path
 
     if path is not None:
@@ -224,7 +228,7 @@ def _check_file(session: Session, path: str | None) -> None:
     try:
         fits = path is None or (not Path(path).is_dir() and Path(path).absolute().parent.is_dir())
     except (OSError, ValueError):
-        # a name that no file can have
+        # no valid file name
         fits = False
     if not fits:
         raise InvalidOption(f"{(path or '')[:200]!a} cannot be written", hint="give a file in a folder that exists")

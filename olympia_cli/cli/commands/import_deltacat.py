@@ -24,19 +24,21 @@ EXAMPLES = [
 
 def run(
     ctx: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A DeltaCAT catalog: the folder that txn/ is in.")],
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="A DeltaCAT catalog: the folder with txn/ in it.")],
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", help="As it was at a time, or after the transaction of an id."),
+        typer.Option("--at", metavar="TIME", help="Import the state at a time, or after the transaction with this id."),
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="Each transaction of it as a commit of its own.")] = False,
-    into: Annotated[str | None, typer.Option("--into", metavar="NS", help="One namespace for all its tables.")] = None,
+    history: Annotated[bool, typer.Option("--history", help="Make one commit per transaction of the source.")] = False,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="NS", help="Put all tables into this namespace.")
+    ] = None,
     inspect: Annotated[
         bool, typer.Option("--inspect", help="Show its tables and its transactions, and import nothing.")
     ] = False,
-    check: Annotated[bool, typer.Option("--check", help="Look for what is wrong with it, and import nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Report damage in it, and import nothing.")] = False,
     rewrite: Annotated[
-        bool, typer.Option("--rewrite", help="Write anew, on Spark, what plain Parquet files cannot say.")
+        bool, typer.Option("--rewrite", help="Rewrite on Spark the data that plain Parquet files cannot represent.")
     ] = False,
     dry_run: DryRun = False,
     message: Message = "",
@@ -46,17 +48,17 @@ def run(
     parallelism: Parallelism = None,
     conf: Conf = None,
 ) -> None:
-    """Bring a DeltaCAT catalog in: its namespaces, and its tables as Iceberg tables.
+    """Import a DeltaCAT catalog: its namespaces, and its tables as Iceberg tables.
 
-    Objects keep their ids and columns theirs, and Parquet files stay where they are. Of each table the latest active
-    version comes. Data that is not Parquet is left out, and so are upserts and deletes, with the rows before them that
-    they may change: no row shows that DeltaCAT would not show. With --rewrite the partitions that have such are merged
-    on Spark and written anew, as files of the new table. All is one commit, or with --history one for each transaction.
-    Running it again brings what is new; what was changed here since is left as it is.
+    Objects and columns keep their ids, and Parquet files stay where they are. The latest active version of each table
+    is imported. Data in other formats is left out. So are upserts and deletes, with the earlier rows that they may
+    change: no row appears that DeltaCAT would not show. With --rewrite, the partitions with such data are merged on
+    Spark and written as files of the new table. Everything is one commit, or with --history one per transaction.
+    Running it again imports what is new; a table that was changed here since stays as it is.
 
-    A name that the format forbids is renamed: a space or control character becomes % and two hex digits, and one that
-    is too long is cut and ends in ~ and a digest. What is left out is told, and the exit code is 3; with --check it is
-    50 where something is damaged.
+    A name that the format forbids is changed. A space or control character becomes % and two hex digits. A name that is
+    too long is cut, and ends in ~ and a hash. Data that is left out is reported, and the exit code is 3; with --check
+    it is 50 if something is damaged.
     """
     from olympia_cli.cli.iceberg_tables import need_pyiceberg
     from olympia_cli.errors import InvalidOption, command_words
@@ -75,7 +77,7 @@ def run(
     about = (("--master", master), ("--remote", remote), ("--parallelism", parallelism), ("--conf", conf))
     for option, value in about:
         if value is not None and not rewrite:
-            raise InvalidOption(f"{option} is about Spark", hint="leave it out, or use --rewrite")
+            raise InvalidOption(f"{option} needs Spark", hint="leave it out, or use --rewrite")
     if into is not None:
         check_name(into, "namespace")
     need_pyiceberg()
@@ -90,8 +92,8 @@ def run(
     words = command_words(
         "import", "deltacat", "--rewrite", *([] if into is None else ["--into", into]), names=[source]
     )
-    origin.remedy = Remedy("bring it too, its rows merged and written anew on Spark", words)
-    origin.last_remedy = Remedy("let DeltaCAT compact the partition, which leaves its rows alone, and go on", words)
+    origin.remedy = Remedy("import it too: merge and rewrite its rows on Spark", words)
+    origin.last_remedy = Remedy("let DeltaCAT compact the partition, which keeps its rows, and import again", words)
     before = origin.before(at, SystemClock().now_millis())
     if check:
         _check(session, origin, before)
@@ -157,7 +159,7 @@ def _inspect(session: Session, origin: Source, source: str, before: int, into: s
 
 
 def _place(session: Session, origin: Source, source: str) -> tuple[str, dict[str, str]]:
-    """Where the files of the source are, and PyIceberg's properties to read them."""
+    """Return the location of the source's files, and PyIceberg's properties to read them."""
     from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.storage.open import scheme_of
 

@@ -20,11 +20,11 @@ EXAMPLES = [
 def run(
     ctx: typer.Context,
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="A catalog that PyIceberg knows, or a prefix with tables below it.")
+        str, typer.Argument(metavar="SOURCE", help="A catalog configured in PyIceberg, or a prefix with tables in it.")
     ],
     property: Properties = None,
     into: Annotated[
-        str | None, typer.Option("--into", metavar="NS", help="Of a prefix: one namespace for all its tables.")
+        str | None, typer.Option("--into", metavar="NS", help="For a prefix: put all tables into this namespace.")
     ] = None,
     dry_run: DryRun = False,
     message: Message = "",
@@ -32,10 +32,10 @@ def run(
 ) -> None:
     """Register the tables of another Iceberg catalog, or below a prefix.
 
-    A source with a slash in it is a prefix: of each table below it the newest metadata file is taken, and its folders
-    name it. Anything else is a catalog of PyIceberg's own configuration, with --property in place of it or beside it.
-    All is one transaction, and no data is moved. Running it again brings what is new; a table that was changed here
-    since is left as it is. What is left out is told, and the exit code is 3.
+    A source with a slash is a prefix: each table below it is registered with its newest metadata file, and its folders
+    name it. Any other source is a catalog in PyIceberg's configuration; --property adds to that configuration or
+    replaces it. Everything is one transaction, and no data is moved. Running it again imports what is new; a table that
+    was changed here since stays as it is. Tables that are left out are reported, and the exit code is 3.
     """
     from olympia_cli.cli.import_render import print_imported
     from olympia_cli.errors import InvalidOption

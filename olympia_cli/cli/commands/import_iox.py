@@ -21,30 +21,32 @@ EXAMPLES = [
 def run(
     ctx: typer.Context,
     source: Annotated[
-        str, typer.Argument(metavar="SOURCE", help="The folder of a database: it holds transactions/ and data/.")
+        str, typer.Argument(metavar="SOURCE", help="The folder of a database, with transactions/ and data/ in it.")
     ],
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="REF", help="Which revision of it, or a time; the latest if not given."),
+        typer.Option("--at", metavar="REF", help="Revision or time to import; the latest if not given."),
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="Every revision of it as a commit of its own.")] = False,
-    into: Annotated[str | None, typer.Option("--into", metavar="NS", help="One namespace for all its tables.")] = None,
-    inspect: Annotated[bool, typer.Option("--inspect", help="Show what is there, and import nothing.")] = False,
-    check: Annotated[bool, typer.Option("--check", help="Look for all that is wrong, and import nothing.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Make one commit per revision of the source.")] = False,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="NS", help="Put all tables into this namespace.")
+    ] = None,
+    inspect: Annotated[bool, typer.Option("--inspect", help="Show its content, and import nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Report damage in it, and import nothing.")] = False,
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
-    """Register the tables of a preserved catalog of IOx, where their files are.
+    """Register the tables of a preserved IOx catalog; their files stay where they are.
 
-    Catalogs of the versions 14 to 19 are read: transactions and checkpoints, each file once. A table becomes one of
-    Iceberg's format version 3, whose times are in nanoseconds as those of IOx are; its namespace is named by the folder
-    of the source. The columns of its files are united. Rows that were deleted are deleted here too, without a change of
-    the files. All is one commit, or with --history one for each revision. Running it again follows the source; a table
-    that was changed here since is left as it is.
+    Reads catalogs of the versions 14 to 19: transactions and checkpoints, each file once. Each table becomes an Iceberg
+    table of format version 3, which has times in nanoseconds like IOx. The folder of the source names the namespace.
+    The columns of a table's files are united. Deleted rows are deleted here too, without changing the files. Everything
+    is one commit, or with --history one per revision. Running it again follows the source; a table that was changed
+    here since stays as it is.
 
-    --check looks for forks, gaps and broken links between transactions, for files that are missing, and for those that
-    nothing names. What is left out is told, and the exit code is 3.
+    --check looks for forks, gaps and broken links between transactions, for missing files, and for files that no
+    transaction names. Tables and files that are left out are reported, and the exit code is 3.
     """
     from olympia_cli.cli.import_render import print_imported
     from olympia_cli.errors import InvalidOption
@@ -58,7 +60,7 @@ def run(
     own_reference = parse_reference("latest" if at is None else at)
     from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
 
-    # older ones do not read tables of Iceberg's version 3
+    # older releases do not read tables of format version 3
     need_pyiceberg(12)
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.format.node import Sizes

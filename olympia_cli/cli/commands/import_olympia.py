@@ -23,29 +23,32 @@ EXAMPLES = [
 
 def run(
     ctx: typer.Context,
-    source: Annotated[str, typer.Argument(metavar="SOURCE", help="Another catalog, the Java SDK's for example.")],
+    source: Annotated[
+        str, typer.Argument(metavar="SOURCE", help="Another Olympia catalog, for example of the Java SDK.")
+    ],
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="REF", help="Which version of it; the latest if not given."),
+        typer.Option("--at", metavar="REF", help="Version to import; the latest if not given."),
     ] = None,
-    history: Annotated[bool, typer.Option("--history", help="Every version of it as a commit of its own.")] = False,
+    history: Annotated[bool, typer.Option("--history", help="Make one commit per version of the source.")] = False,
     into: Annotated[
-        str | None, typer.Option("--into", metavar="NS", help="One namespace for all its tables and views.")
+        str | None, typer.Option("--into", metavar="NS", help="Put all tables and views into this namespace.")
     ] = None,
-    inspect: Annotated[bool, typer.Option("--inspect", help="Show what is there, and import nothing.")] = False,
+    inspect: Annotated[bool, typer.Option("--inspect", help="Show its content, and import nothing.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Check it as fsck does, and import nothing.")] = False,
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
-    """Bring another catalog in: its namespaces, tables and views.
+    """Import another catalog: its namespaces, tables and views.
 
-    They keep their ids, and tables their metadata where it is. All of it is one commit, or with --history one for each
-    version that can be read. Running it again brings what is new; what was changed here since is left as it is.
+    Objects keep their ids, and the metadata of tables stays where it is. Everything is one commit, or with --history
+    one per readable version. Running it again imports what is new; an object that was changed here since stays as it
+    is.
 
-    A name that the format forbids is renamed: a space or control character becomes % and two hex digits, and one that
-    is too long is cut and ends in ~ and a digest. Such an object keeps its former name as the property
-    olympia.import.name. What is left out is told, and the exit code is 3.
+    A name that the format forbids is changed. A space or control character becomes % and two hex digits. A name that is
+    too long is cut, and ends in ~ and a hash. The property olympia.import.name keeps the former name. Objects that are
+    left out are reported, and the exit code is 3.
     """
     from olympia_cli.cli.import_render import print_imported
     from olympia_cli.errors import CatalogNotFound, InvalidLocation, InvalidOption, OlympiaError
@@ -64,7 +67,7 @@ def run(
     except CatalogNotFound as error:
         raise CatalogNotFound(error.message, hint="name a folder or prefix that holds one") from None
     except OlympiaError as error:
-        # what is wrong there is looked at there
+        # the advice is about the source, so the command names the source
         error.command = ("-c", source, *error.command) if error.command else ()
         raise
     if inspect:

@@ -19,8 +19,10 @@ EXAMPLES = [
 def run(
     ctx: typer.Context,
     prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="A folder or prefix with Parquet files below it.")],
-    into: Annotated[str | None, typer.Option("--into", metavar="NS", help="One namespace for all its tables.")] = None,
-    inspect: Annotated[bool, typer.Option("--inspect", help="Show what is there, and import nothing.")] = False,
+    into: Annotated[
+        str | None, typer.Option("--into", metavar="NS", help="Put all tables into this namespace.")
+    ] = None,
+    inspect: Annotated[bool, typer.Option("--inspect", help="Show the tables, and import nothing.")] = False,
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
@@ -30,13 +32,13 @@ def run(
     parallelism: Parallelism = None,
     conf: Conf = None,
 ) -> None:
-    """Register Parquet files as Iceberg tables, where they are.
+    """Register Parquet files as Iceberg tables; the files stay where they are.
 
-    A folder with Parquet files in it is a table, named by it and by the folder that it lies in; folders below it that
-    read column=value are its partitions. Columns go by their names, and those of all files are united: int with long,
-    float with double, a column that is missing is empty. A file that does not go with the others is left out. Only the
-    ends of files are read, and no data is moved. All is one transaction. Running it again adds the files that are new.
-    What is left out is told, and the exit code is 3.
+    A folder with Parquet files is a table; its parent folder is the namespace. Folders below it with names like
+    column=value are partitions. Columns are matched by name, and those of all files are united: int widens to long,
+    float to double, and a missing column is empty. A file whose columns do not fit is left out. Only the footers of
+    files are read, and no data is moved. Everything is one transaction. Running it again adds new files. Files that
+    are left out are reported, and the exit code is 3.
     """
     from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
     from olympia_cli.cli.import_render import print_imported

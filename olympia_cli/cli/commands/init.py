@@ -17,22 +17,24 @@ EXAMPLES = [
 
 def run(
     ctx: typer.Context,
-    uri: Annotated[str | None, typer.Argument(metavar="[URI]", help="Where; otherwise as -c says.")] = None,
-    order: Annotated[int, typer.Option(help="The order of the tree: at most this many children a node.")] = 128,
-    namespace_name_max_bytes: Annotated[int, typer.Option(help="The longest namespace name.")] = 100,
-    table_name_max_bytes: Annotated[int, typer.Option(help="The longest table name.")] = 100,
-    view_name_max_bytes: Annotated[int, typer.Option(help="The longest view name.")] = 100,
-    node_file_max_bytes: Annotated[int, typer.Option(help="The largest node file.")] = 1_048_576,
-    txn_ttl: Annotated[str, typer.Option(metavar="DURATION", help="How long a transaction may live.")] = "3d",
-    isolation: Annotated[str, typer.Option(metavar="LEVEL", help="snapshot or serializable.")] = "snapshot",
+    uri: Annotated[str | None, typer.Argument(metavar="[URI]", help="Location of the new catalog; as for -c.")] = None,
+    order: Annotated[int, typer.Option(help="Order of the tree: the maximum number of children per node.")] = 128,
+    namespace_name_max_bytes: Annotated[int, typer.Option(help="Maximum length of a namespace name.")] = 100,
+    table_name_max_bytes: Annotated[int, typer.Option(help="Maximum length of a table name.")] = 100,
+    view_name_max_bytes: Annotated[int, typer.Option(help="Maximum length of a view name.")] = 100,
+    node_file_max_bytes: Annotated[int, typer.Option(help="Maximum size of a node file.")] = 1_048_576,
+    txn_ttl: Annotated[str, typer.Option(metavar="DURATION", help="Lifetime of a transaction.")] = "3d",
+    isolation: Annotated[
+        str, typer.Option(metavar="LEVEL", help="Isolation of transactions: snapshot or serializable.")
+    ] = "snapshot",
     property: Properties = None,
     message: Message = "",
     if_not_exists: IfNotExists = False,
 ) -> None:
     """Create a catalog.
 
-    The store is asked once whether it really creates files exclusively, and refused if it does not: commits rest on
-    nothing else. Order and name sizes are fixed for the catalog's life.
+    The command tests whether the store creates files exclusively, and refuses it if not: commits depend on that. Order
+    and name sizes can never be changed.
     """
     from olympia_cli.catalog.catalog import Catalog, who
     from olympia_cli.catalog.commit import Author

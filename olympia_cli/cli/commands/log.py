@@ -23,35 +23,35 @@ def run(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NS[.T]]", help="Only what touches this.", autocompletion=complete_object),
+        typer.Argument(metavar="[NS[.T]]", help="Show only changes of this object.", autocompletion=complete_object),
     ] = None,
-    number: Annotated[int | None, typer.Option("-n", "--number", metavar="N", help="At most so many versions.")] = None,
+    number: Annotated[int | None, typer.Option("-n", "--number", metavar="N", help="Show at most N versions.")] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="REF", help="Not older than this.", autocompletion=complete_reference),
+        typer.Option(metavar="REF", help="Oldest version to show.", autocompletion=complete_reference),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="REF", help="Not newer than this.", autocompletion=complete_reference),
+        typer.Option(metavar="REF", help="Newest version to show.", autocompletion=complete_reference),
     ] = None,
     object: Annotated[
         str | None,
         typer.Option(metavar="NS[.T]", help="The same as the argument.", autocompletion=complete_object),
     ] = None,
     action: Annotated[
-        list[str] | None, typer.Option(metavar="TYPE", help="Only versions with such an action, TABLE_DROP say.")
+        list[str] | None, typer.Option(metavar="TYPE", help="Show only actions of this type, such as TABLE_DROP.")
     ] = None,
-    by: Annotated[str | None, typer.Option(metavar="WHO", help="Only versions that this user committed.")] = None,
-    stat: Annotated[bool, typer.Option("--stat", help="Counts instead of actions.")] = False,
-    patch: Annotated[bool, typer.Option("--patch", "-p", help="With the fields that changed.")] = False,
-    oneline: Annotated[bool, typer.Option("--oneline", help="One line a version.")] = False,
-    graph: Annotated[bool, typer.Option("--graph", help="Draw which versions a rollback passed over.")] = False,
+    by: Annotated[str | None, typer.Option(metavar="USER", help="Show only versions committed by this user.")] = None,
+    stat: Annotated[bool, typer.Option("--stat", help="Show counts instead of actions.")] = False,
+    patch: Annotated[bool, typer.Option("--patch", "-p", help="Show the fields that changed.")] = False,
+    oneline: Annotated[bool, typer.Option("--oneline", help="Print one line per version.")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw the versions that a rollback undid apart.")] = False,
     follow: Annotated[
         bool,
         typer.Option("--follow", "-f", help="Show versions as they are committed, the oldest first, until Ctrl-C."),
     ] = False,
     interval: Annotated[
-        str, typer.Option("--interval", metavar="DURATION", help="How often --follow looks for new versions.")
+        str, typer.Option("--interval", metavar="DURATION", help="Time between two looks of --follow for new versions.")
     ] = "2s",
     html: Annotated[
         str | None, typer.Option("--html", metavar="FILE", help="Write a page with the versions on a timeline.")
@@ -59,10 +59,10 @@ def run(
 ) -> None:
     """Show the action log, newest first.
 
-    Every version says what it did, who committed it and why. A rollback is shown as what it is, and the versions
-    that it undoes are marked; so are versions that a revert took back.
+    Each version is shown with its actions, its author and its message. A rollback is shown as a rollback, and the
+    versions that it undoes are marked. Versions that were reverted are marked too.
 
-    With --follow it begins with what is committed from now on, or with the last N versions (-n), or where --since says.
+    With --follow, the output begins with the next commit, with the last N versions (-n), or at the version of --since.
     """
     from olympia_cli.cli.log_filter import Filter, check_known, take
     from olympia_cli.cli.log_patch import patch_lines
@@ -72,9 +72,9 @@ def run(
     from olympia_cli.ops.look.log import LogEntry, log_between
 
     if number is not None and number < 0:
-        raise InvalidOption(f"-n {number} makes no sense", hint="give a number of versions")
+        raise InvalidOption(f"-n {number} is negative", hint="give a number of versions")
     if name is not None and object is not None and name != object:
-        raise InvalidOption("the argument and --object name different things", hint="give one of them")
+        raise InvalidOption("the argument and --object name different objects", hint="give one of them")
     session = Session(ctx)
     text = name if name is not None else object
     entry_filter = Filter.parse(None if text is None else parse_object(session, text), action or [], by)
@@ -87,15 +87,15 @@ def run(
         )
     else:
         check_known(session, entry_filter)
-        # without conditions it is known which roots are needed, and no others are read
+        # without conditions no more roots are read than are shown
         versions = log_between(session.catalog, since, until, number if entry_filter.is_empty else None)
         entries = take(entry_filter, versions, number)
-    shown = 0
+    count = 0
 
     def counted() -> Iterator[LogEntry]:
-        nonlocal shown
+        nonlocal count
         for entry in entries:
-            shown += 1
+            count += 1
             yield entry
 
     now = session.catalog.clock.now_millis()
@@ -114,5 +114,5 @@ def run(
             patch=patch_lines if patch else None,
             paged=not follow,
         )
-    if not shown and number != 0:
+    if not count and number != 0:
         session.say("no version matches")

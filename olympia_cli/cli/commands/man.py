@@ -20,17 +20,17 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="[COMMAND]...",
-            help="The command, such as table show; otherwise the program itself.",
+            help="A command, such as table show; the program itself if not given.",
             autocompletion=complete_command,
         ),
     ] = None,
     all: Annotated[
-        Path | None, typer.Option("--all", metavar="DIR", help="Write all the pages to this folder instead.")
+        Path | None, typer.Option("--all", metavar="DIR", help="Write all pages to this folder instead.")
     ] = None,
 ) -> None:
     """Print a manual page.
 
-    On a terminal it is shown by man, where that is installed; elsewhere it is printed as its source, in roff.
+    On a terminal, the page is shown by man if it is installed. Otherwise its source is printed, in roff.
     """
     from olympia_cli.cli.app import COMMANDS
     from olympia_cli.cli.man_pages import command_page, file_name, program_page
@@ -78,7 +78,7 @@ def _canonical(words: list[str]) -> str:
 
 
 def _shown_by_man(page: str) -> bool:
-    """Whether man is there, and could show the page."""
+    """Show the page with man. Return False if man is not installed or fails."""
     import os
     import shutil
     import subprocess
@@ -88,5 +88,4 @@ def _shown_by_man(page: str) -> bool:
     environment = dict(os.environ)
     if pager := environment.get("OLYMPIA_PAGER"):
         environment["MANPAGER"] = pager
-    shown = subprocess.run(["man", "-l", "-"], input=page, text=True, env=environment, check=False)
-    return shown.returncode == 0
+    return subprocess.run(["man", "-l", "-"], input=page, text=True, env=environment, check=False).returncode == 0

@@ -15,7 +15,7 @@ EXAMPLES = ["olympia ns drop scratch", "olympia ns drop scratch --cascade --if-e
 def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(help="The namespace.", autocompletion=complete_namespace)],
-    cascade: Annotated[bool, typer.Option("--cascade", help="Drop the tables and views in it as well.")] = False,
+    cascade: Annotated[bool, typer.Option("--cascade", help="Also drop its tables and views.")] = False,
     if_exists: IfExists = False,
     atomic: Atomic = False,
     txn: InTxn = None,
@@ -24,8 +24,8 @@ def run(
 ) -> None:
     """Drop a namespace.
 
-    It must be empty, unless --cascade is given. Table data is never touched, and any kept version brings back what was
-    dropped: see ns restore.
+    The namespace must be empty, unless --cascade is given. Table data is never touched. ns restore brings the dropped
+    objects back from any kept version.
     """
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.errors import command_words

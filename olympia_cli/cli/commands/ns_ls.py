@@ -11,7 +11,7 @@ EXAMPLES = ["olympia ns ls", "olympia ns ls --at 2h", "olympia ns ls -o wide", "
 def run(ctx: typer.Context, at: At = None, txn: InTxn = None) -> None:
     """List the namespaces.
 
-    With -o wide their id, age and last version, too.
+    -o wide also shows id, age and last version.
     """
     from olympia_cli.cli.list_render import print_objects
     from olympia_cli.names import Kind

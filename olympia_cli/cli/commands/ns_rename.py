@@ -15,14 +15,14 @@ EXAMPLES = ["olympia ns rename sales revenue"]
 def run(
     ctx: typer.Context,
     old: Annotated[str, typer.Argument(help="The namespace.", autocompletion=complete_namespace)],
-    new: Annotated[str, typer.Argument(help="Its new name.", autocompletion=complete_none)],
+    new: Annotated[str, typer.Argument(help="The new name.", autocompletion=complete_none)],
     txn: InTxn = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
-    """Rename a namespace with all that is in it.
+    """Rename a namespace with its tables and views.
 
-    Ids and definitions stay as they are; it is one commit, however many tables move.
+    Ids and definitions stay the same. It is one commit, however many tables move.
     """
     from olympia_cli.names import NamespaceName
 

@@ -24,8 +24,8 @@ def run(
 ) -> None:
     """Bring back a namespace with its tables and views.
 
-    They come back as that version has them, with their ids. What was created in the namespace since stays, and so does
-    what lives elsewhere today, where it is.
+    The objects come back as they are in that version, with their ids. Objects that were created in the namespace since
+    then stay. An object that has another name today keeps it.
     """
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.names import Kind, NamespaceName, ObjectName
@@ -44,4 +44,4 @@ def run(
     left_out = [{**describe_name(then), "lives_as": describe_name(now)} for then, now in elsewhere.items()]
     render.changed(session, change, f"restored namespace {name} from v{source.version}", left_out=left_out)
     for then, now in elsewhere.items():
-        session.say(f"left where it is: {then.kind.word} {then} lives as {now} now")
+        session.say(f"not restored: {then.kind.word} {then} is {now} now")

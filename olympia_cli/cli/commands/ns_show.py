@@ -20,7 +20,7 @@ def run(
 ) -> None:
     """Show a namespace.
 
-    And how many tables and views are in it.
+    The output includes the number of its tables and views.
     """
     from olympia_cli.errors import Damaged
 
@@ -29,10 +29,10 @@ def run(
     view = session.view(at, txn, namespace)
     from olympia_cli.ops.look.describe import describe_object
 
-    shown = describe_object(view.namespace(namespace), view.version)
+    description = describe_object(view.namespace(namespace), view.version)
     counts: dict[str, int] | None = None
     try:
         counts = {"tables": sum(1 for _ in view.tables(name)), "views": sum(1 for _ in view.views(name))}
     except Damaged as damaged:
-        session.say(f"warning: what is in it cannot be counted: {damaged.message}")
-    render.record(session, {**shown, "counts": counts}, name=name)
+        session.say(f"warning: its tables and views cannot be counted: {damaged.message}")
+    render.record(session, {**description, "counts": counts}, name=name)

@@ -24,10 +24,10 @@ def run(
         typer.Argument(metavar="[COPY]", help="A salvaged, rebuilt, exported or restored copy of the catalog."),
     ] = None,
     forget: Annotated[
-        bool, typer.Option("--forget", help="Let the former catalog go: its versions go into quarantine.")
+        bool, typer.Option("--forget", help="Expire the former catalog: move its versions into quarantine.")
     ] = False,
     offline: Annotated[
-        bool, typer.Option("--offline", help="With --forget: no writer is running, so that nobody needs to wait.")
+        bool, typer.Option("--offline", help="With --forget: confirm that no writer is running, and do not wait.")
     ] = False,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -35,38 +35,38 @@ def run(
 ) -> None:
     """Put a copy of the catalog in the catalog's place.
 
-    The copy is read first, and refused if it is not whole. Its latest version becomes the catalog's next version, with
-    the id, the exports and the settings of expire that the catalog has. What is not here yet is copied. Creating that
-    version is the switch: a writer that still holds the former catalog gets a conflict. Interrupted at any point, the
-    former catalog or the copy is in place; run it again to finish.
+    The copy is read first, and refused if it is not sound. Its latest version becomes the catalog's next version. The
+    catalog keeps its id, its exports and its settings of expire. Files that are missing here are copied. Creating that
+    version is the switch: a writer that still uses the former catalog gets a conflict. If the command is interrupted,
+    either the former catalog or the copy is in place; run it again to finish.
 
-    The versions of the former catalog stay where they are, readable by number as far as they are whole, and no expire
-    takes them. `rollback` goes back to one that is whole. --forget takes all of them out of history: they rest in
-    quarantine as after an expire, and the next purges delete them.
+    The versions of the former catalog stay where they are. Sound ones can be read by number, and no expire takes them.
+    `rollback` returns to a sound one. --forget removes all of them from history: they rest in quarantine as after an
+    expire, and later purges delete them.
 
-    The plan says what can be read here and is not in the copy. The versions of the copy are not brought along. A
-    distributed transaction that is open cannot be committed afterwards.
+    The plan names the objects that can be read here and are missing in the copy. Older versions of the copy are not
+    copied. Open distributed transactions cannot be committed afterwards.
 
-    Exit status: 0 done, or in place already; 12 refused; 20 somebody committed since it was planned; 40 the copy is not
-    whole; 50 the catalog is damaged afterwards.
+    Exit status: 0 done, or in place already; 12 refused; 20 another writer committed after the plan was made; 40 the
+    copy is not sound; 50 the catalog is damaged afterwards.
     """
     from olympia_cli.errors import InvalidOption
 
     session = Session(ctx)
     if forget:
         if copy is not None:
-            raise InvalidOption("--forget is about the former catalog", hint="leave out the copy")
+            raise InvalidOption("--forget takes no copy", hint="leave out the copy")
         _forget(session, offline, yes, dry_run, message)
         return
     if offline:
-        raise InvalidOption("--offline is about --forget", hint="add --forget")
+        raise InvalidOption("--offline needs --forget", hint="add --forget")
     if not (copy or "").strip():
-        raise InvalidOption("it is not said which copy", hint="give its folder or URI, or --forget")
+        raise InvalidOption("no copy is named", hint="give its folder or URI, or --forget")
     raise typer.Exit(_promote(session, Session(ctx, copy), yes, dry_run, message))
 
 
 def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message: str) -> int:
-    """Show the plan, do it, and look again; the exit code. The copy is `there`."""
+    """Show the plan, apply it, and check the catalog again. `there` is the copy. Return the exit code."""
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
@@ -102,13 +102,13 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
         session.say(f"the catalog is damaged: {session.command('fsck')}")
         return 50
     if not plan.is_done:
-        session.say(f"once you do not need the former catalog any more: {session.command('promote --forget')}")
+        session.say(f"when you no longer need the former catalog: {session.command('promote --forget')}")
     say_standing(session, standing)
     return 0
 
 
 def _show(session: Session, plan: PromotePlan) -> None:
-    """Say what the switch changes, keeps and loses."""
+    """Print the changes, the copied files and the losses of the switch."""
     from olympia_cli.cli.escape import size
     from olympia_cli.cli.expire_render import versions_said
     from olympia_cli.cli.fsck_render import versions_text
@@ -118,8 +118,8 @@ def _show(session: Session, plan: PromotePlan) -> None:
 
     copy, former = plan.copy, range(plan.first, plan.version)
     if plan.is_done:
-        session.say(f"v{plan.version} is v{copy.snapshot.version} of {copy.uri} already, so nothing is brought again")
-        session.say(f"what was committed since stays; to undo that: {session.command(f'rollback v{plan.version}')}")
+        session.say(f"v{plan.version} is v{copy.snapshot.version} of {copy.uri} already, so nothing is copied again")
+        session.say(f"later commits stay; to undo them: {session.command(f'rollback v{plan.version}')}")
         return
     which = f"v{copy.snapshot.version} of {copy.uri}"
     session.say(f"plan: {which} becomes v{plan.version} of {plan.store.uri}: {plural(plan.objects, 'object')}")
@@ -129,25 +129,26 @@ def _show(session: Session, plan: PromotePlan) -> None:
     for text in plan.unread:
         session.say(f"  not compared, because it cannot be read here: {text}")
     if plan.loses:
-        session.say(f"lose    {plural(len(plan.loses), 'object')} that can be read here: gone or other in the copy")
-    brought = f"{plural(plan.definitions, 'definition')}, {size(plan.bytes)}"
-    session.say(f"bring   {brought}; the nodes are written anew")
+        lost = plural(len(plan.loses), "object")
+        session.say(f"lose    {lost} that can be read here: missing or different in the copy")
+    copied = f"{plural(plan.definitions, 'definition')}, {size(plan.bytes)}"
+    session.say(f"copy    {copied}; the nodes are rewritten")
     if plan.lost:
-        shown = versions_text(ranges(plan.lost), "…")
-        session.say(f"close   the names of {shown}, whose roots are lost: readers stop there, and writers could commit")
+        versions = versions_text(ranges(plan.lost), "…")
+        session.say(f"close   the lost roots of {versions}: readers stop there, and writers could commit")
     if plan.promotion.through > plan.version:
         unchanged = versions_said(range(plan.version + 1, plan.promotion.through + 1))
-        session.say(f"pass    {unchanged}, without a change: a lost root may have had the number")
+        session.say(f"skip    {unchanged}, without a change: a lost root may have had the number")
     if former:
         session.say(f"keep    {versions_said(former)} aside, readable by number, until promote --forget")
     if plan.exports:
         session.say(f"keep    the record of {plural(len(plan.exports), 'export')}: {', '.join(plan.exports)}")
-    session.say("leave   the older versions of the copy where they are: they are not brought along")
+    session.say("leave   the older versions of the copy where they are: they are not copied")
     if plan.in_copy:
-        lie = "1 table or view lies" if plan.in_copy == 1 else f"{plan.in_copy:,} tables and views lie"
-        session.say(f"leave   the data, too: {lie} in {copy.uri}, so do not delete that")
+        tables = "1 table or view has its" if plan.in_copy == 1 else f"{plan.in_copy:,} tables and views have their"
+        session.say(f"leave   the data: {tables} files in {copy.uri}, so do not delete it")
     for id in plan.transactions:
-        session.say(f"stop    the distributed transaction {id}, which cannot be committed any more")
+        session.say(f"stop    the distributed transaction {id}, which can no longer be committed")
 
 
 def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: str) -> None:
@@ -167,9 +168,9 @@ def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: 
         what = f"{versions_said(plan.expired)}: {plural(totals.files, 'file')}, {size(totals.bytes)}"
         session.say(f"forget  {what}")
         if plan.young:
-            session.say(f"leave   {plural(plan.young, 'file')} too young to be taken: a later expire takes them")
+            session.say(f"leave   {plural(plan.young, 'file')} too young to be deleted, for a later expire")
         if not dry_run:
-            confirm("Take the former catalog out of history?", yes)
+            confirm("Remove the former catalog from history?", yes)
             commit = mark(planner.catalog, plan, message)
             version = version if commit is None else commit.version
         text = f"{'would forget' if dry_run else 'forgot'} {what}, into quarantine"

@@ -16,23 +16,23 @@ EXAMPLES = [
     "olympia rebuild s3://lake/catalog -c s3://lake/new --dry-run",
     "olympia rebuild s3://lake/catalog -c s3://lake/new",
 ]
-_HINT = "see the reasons: what the files do not tell is for you to name and to register"
+_HINT = "see the reasons, and create or register the objects that are left out yourself"
 
 
 def run(
     ctx: typer.Context,
-    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Where the catalog was whose tree is gone.")],
+    prefix: Annotated[str, typer.Argument(metavar="PREFIX", help="Location of the catalog that lost its tree.")],
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
     """Make a catalog from definitions and metadata files alone.
 
-    For a catalog that has no root any more: where there are roots, fsck --repair and --salvage know more. The new one
-    is made where there is none; a catalog of other objects is refused. Each object is as its newest definition says,
-    under the name that it had then, and a table goes on to the newest metadata that follows. What was renamed later, or
-    dropped, cannot be told from the rest. What is doubtful is left out and told, and the exit code is 3. Running it
-    again changes nothing. Tables of which only the metadata is left are brought by import iceberg.
+    For a catalog that has lost all its roots; if there is a root, fsck --repair and --salvage recover more. The new
+    catalog is created if it does not exist; a catalog with other objects is refused. Each object gets its newest
+    definition, and the name in it. A table gets the newest metadata that follows its definition. Later renames and
+    drops cannot be detected. Doubtful objects are left out and reported, and the exit code is 3. Running it again
+    changes nothing. If only the metadata of a table is left, use import iceberg.
     """
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.cli.import_render import print_imported
@@ -52,7 +52,7 @@ def run(
         progress.phase("reading definitions")
         changes = list(objects_left(there.store, lambda location: there.options_for(location) or None, doubts))
     if former is None and not changes:
-        raise CatalogNotFound(f"there is nothing of a catalog at {prefix}", hint="check the location")
+        raise CatalogNotFound(f"there are no files of a catalog at {prefix}", hint="check the location")
 
     def bring(transaction: Transaction) -> Imported:
         from olympia_cli.importers.bringing import Bringing
@@ -93,7 +93,7 @@ def run(
 
 
 def _like(former: CatalogDef | None) -> dict[str, Any]:
-    """What the new catalog has of the former one, as far as that is known."""
+    """Return the settings of the former catalog, as far as they are known, for `Catalog.create`."""
     from olympia_cli.catalog.checks import known_settings
 
     if former is None:

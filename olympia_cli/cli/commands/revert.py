@@ -24,14 +24,14 @@ def run(
         str,
         typer.Argument(
             metavar="REF",
-            help="The version whose changes to take back; A..B means all from A to B.",
+            help="The version to revert; A..B for all versions from A to B.",
             autocompletion=complete_reference,
         ),
     ],
     to: Annotated[
         str | None,
         typer.Option(
-            "--to", metavar="REF", help="All versions up to this one, too.", autocompletion=complete_reference
+            "--to", metavar="REF", help="Revert all versions up to this one.", autocompletion=complete_reference
         ),
     ] = None,
     yes: Yes = False,
@@ -41,11 +41,11 @@ def run(
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
-    """Take back what a version did, and keep what came after.
+    """Undo the changes of a version, and keep later changes.
 
-    It is one new version that undoes the changes of another, or of a range with both ends included. An object that was
-    changed again since is a conflict: all of them are named, and nothing is written. A rollback, a repair, an expire or
-    an export is not reverted, but undone by its own command.
+    This makes one new version that undoes the changes of another one, or of a range including both ends. An object that
+    was changed again later is a conflict: all conflicts are named, and nothing is written. A rollback, a repair, an
+    expire or an export cannot be reverted; each has a command of its own to undo it.
     """
     from olympia_cli.catalog import distributed
     from olympia_cli.catalog.references import at_version
@@ -71,8 +71,8 @@ def run(
     try:
         plan = plan_revert(transaction, first, last, lambda version: at_version(version, base))
     except RevertConflict as conflict:
-        for clash in conflict.conflicts:
-            session.say(f"  {conflict_line(clash)}")
+        for description in conflict.conflicts:
+            session.say(f"  {conflict_line(description)}")
         raise
     before = CatalogDef()
     before.CopyFrom(transaction.draft.catalog)

@@ -16,23 +16,23 @@ EXAMPLES = ["olympia rollback v12 --dry-run", "olympia rollback 2h -m 'bad load'
 def run(
     ctx: typer.Context,
     reference: Annotated[
-        str, typer.Argument(metavar="REF", help="The version to go back to.", autocompletion=complete_reference)
+        str, typer.Argument(metavar="REF", help="The version to return to.", autocompletion=complete_reference)
     ],
     yes: Yes = False,
     even_if_unknown: Annotated[
-        bool, typer.Option("--even-if-unknown", help="Go back though nobody can say what changes by it.")
+        bool, typer.Option("--even-if-unknown", help="Roll back even if the changes cannot be computed.")
     ] = False,
     dry_run: DryRun = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
-    """Put the catalog back to an older version.
+    """Return the catalog to an older version.
 
-    It is a new version with the older one's content: nothing is lost, and it can be rolled back in turn. All that comes
-    back is read first, and if any of it is missing or damaged nothing is written.
+    This makes a new version with the content of the older one: nothing is lost, and the rollback can be rolled back.
+    The restored content is read first; if some of it is missing or damaged, nothing is written.
 
-    Where the latest version is damaged, what a rollback changes may not be known. Then --yes is not enough: `fsck
-    --repair --prefer rollback` goes back as well, and says what it loses.
+    If the latest version is damaged, the changes of a rollback may be unknown. Then --yes is not enough. `fsck --repair
+    --prefer rollback` rolls back too, and names the losses.
     """
     from olympia_cli.catalog.protection import keep_protection
     from olympia_cli.cli.plan_render import say_plan
@@ -51,16 +51,17 @@ def run(
         changes = say_plan(session, diff(current, target), changed_fields(current.definition, after))
     except Damaged as damaged:
         unknown = damaged.message
-        session.say(f"  what would change cannot be shown: {unknown}")
-    summary = "what changes is not known" if unknown else plural(changes, "change")
+        session.say(f"  the changes cannot be shown: {unknown}")
+    summary = "unknown changes" if unknown else plural(changes, "change")
     session.say(f"v{current.version} → content of v{target.version}: {summary}")
     version = current.version
     if dry_run:
         words = f"rollback v{target.version}{' --even-if-unknown' if unknown else ''}"
         session.say(f"to do it: {session.command(words)}")
     elif unknown and not even_if_unknown:
-        what, hint = f"it is not known what a rollback to v{target.version} loses", "add --even-if-unknown, or see it"
-        confirm_unknown(what, session.location.uri, hint, ("fsck", "--repair", "--prefer", "rollback", "--dry-run"))
+        risk = f"the losses of a rollback to v{target.version} are unknown"
+        command = ("fsck", "--repair", "--prefer", "rollback", "--dry-run")
+        confirm_unknown(risk, session.location.uri, "add --even-if-unknown, or see the losses", command)
     else:
         confirm(f"Roll back to v{target.version}?", yes)
     if not dry_run:

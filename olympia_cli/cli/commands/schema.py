@@ -21,16 +21,15 @@ def run(
         list[str] | None,
         typer.Argument(
             metavar="[COMMAND]...",
-            help="The command, such as table show; error and log-format are what stderr gets. Otherwise a list.",
+            help="A command, such as table show, or error or log-format (for stderr); a list if not given.",
             autocompletion=complete_command,
         ),
     ] = None,
 ) -> None:
     """Print the JSON Schema of a command's --json.
 
-    Programs may rely on it: shapes only grow, so a document that fits today's schema fits tomorrow's, and unknown keys
-    are to be ignored. Where options change what is printed, the schema is any of several. -o jsonl prints the items of
-    a list, each on a line.
+    Programs may rely on it. Later releases only add keys, so ignore unknown keys. If options change the output, the
+    schema allows any of several shapes. -o jsonl prints the items of a list, one per line.
     """
     from olympia_cli.cli.app import ALIASES
     from olympia_cli.cli.shapes import ON_STDERR, SHAPES, whole_schema
@@ -60,7 +59,7 @@ def run(
         elif meant is not None:
             hint = f"did you mean {meant}?"
         else:
-            hint, words = "see which there are", ("schema",)
+            hint, words = "list the schemas", ("schema",)
         raise InvalidOption(f"there is no schema for {quoted(path)}", hint=hint, command=words)
     title = path if path in ON_STDERR else f"olympia {path} --json"
     with session.out(paged=True) as out:

@@ -19,45 +19,46 @@ EXAMPLES = [
 
 def run(
     ctx: typer.Context,
-    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Where to listen.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(metavar="N", help="The port; 0 is any that is free.")] = 8181,
+    host: Annotated[str, typer.Option(metavar="ADDRESS", help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", help="Port to listen on; 0 for any free port.")] = 8181,
     tokens: Annotated[
-        str | None, typer.Option("--tokens", metavar="FILE", help="Whose requests are answered: a file of tokens.")
+        str | None, typer.Option("--tokens", metavar="FILE", help="File with the bearer tokens to accept.")
     ] = None,
     without_tokens: Annotated[
-        bool, typer.Option("--without-tokens", help="Answer everybody, also other machines.")
+        bool, typer.Option("--without-tokens", help="Accept requests without a token, also from other machines.")
     ] = False,
-    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="A certificate, for HTTPS.")] = None,
-    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="Its key.")] = None,
-    read_only: Annotated[bool, typer.Option("--read-only", help="Change nothing.")] = False,
+    tls_cert: Annotated[str | None, typer.Option(metavar="FILE", help="TLS certificate file, for HTTPS.")] = None,
+    tls_key: Annotated[str | None, typer.Option(metavar="FILE", help="TLS private key file.")] = None,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Refuse requests that change the catalog.")] = False,
     location: Annotated[
         list[str] | None,
         typer.Option(
             metavar="URI",
-            help="Where tables may be; may be given several times. Otherwise where the catalog makes them by itself.",
+            help="Allowed location of tables; may be given several times. By default, where the catalog creates them.",
         ),
     ] = None,
     keep_files: Annotated[
-        bool, typer.Option("--keep-files", help="Tell engines to delete no files: older versions of tables need them.")
+        bool, typer.Option("--keep-files", help="Tell engines not to delete files that older versions of tables need.")
     ] = False,
     client_property: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="What clients are told to use unless they know better."),
+        typer.Option(metavar="KEY=VALUE", help="Default configuration of clients; may be given several times."),
     ] = None,
-    max_body: Annotated[int, typer.Option(metavar="MIB", help="The largest request.")] = 16,
-    max_requests: Annotated[int, typer.Option(metavar="N", help="How many requests are answered at once.")] = 64,
+    max_body: Annotated[int, typer.Option(metavar="MIB", help="Maximum size of a request.")] = 16,
+    max_requests: Annotated[int, typer.Option(metavar="N", help="Maximum number of concurrent requests.")] = 64,
     request_timeout: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long a request may take to come, and to be answered.")
+        str, typer.Option(metavar="DURATION", help="Timeout to receive a request, and to answer it.")
     ] = "60s",
     stop_timeout: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long requests may go on after a signal to stop.")
+        str, typer.Option(metavar="DURATION", help="Time for running requests to end after a signal to stop.")
     ] = "30s",
-    cache: Annotated[int, typer.Option(metavar="MIB", help="How much of tables' metadata is kept in memory.")] = 64,
+    cache: Annotated[int, typer.Option(metavar="MIB", help="Size of the cache for metadata of tables.")] = 64,
 ) -> None:
     """Serve the catalog over HTTP: Iceberg's REST API, and a page.
 
-    The page at / shows objects, versions, differences and the tree, and changes nothing. Each request leaves a line of
-    JSON on stderr. SIGTERM and Ctrl-C end the server when what is under way is answered. It needs the extra serve.
+    The page at / shows objects, versions, differences and the tree, and changes nothing. Each request is logged as one
+    line of JSON on stderr. SIGTERM and Ctrl-C stop the server once running requests are answered. The extra serve must
+    be installed.
     """
     from olympia_cli.cli.params import parse_properties, parse_seconds
 
@@ -87,7 +88,7 @@ def run(
         cache_bytes=cache * MIB,
     )
     settings.check()
-    # a catalog that is not there is told before anybody waits for an answer
+    # report a missing catalog now, not with the first request
     version = session.snapshot().version
     running = Running(session.catalog, settings, session.location.options, session.store.uri.partition("://")[0])
 
@@ -99,5 +100,5 @@ def run(
 
     running.tell_all()
     if not running.run(announce):
-        # its threads would be waited for
+        # do not wait for the threads of requests that did not end
         os._exit(0)

@@ -21,33 +21,33 @@ def run(
     ctx: typer.Context,
     seconds: Annotated[
         str | None,
-        typer.Argument(metavar="[SECONDS]", help="With --watch: how long from one look to the next; 5 unless said."),
+        typer.Argument(metavar="[SECONDS]", help="With --watch: seconds between two refreshes; 5 if not given."),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="Count objects, files and bytes too; this reads all kept nodes.")
+        bool, typer.Option("--full", help="Also count objects, files and bytes; this reads all kept nodes.")
     ] = False,
-    prometheus: Annotated[bool, typer.Option("--prometheus", help="As text for Prometheus.")] = False,
+    prometheus: Annotated[bool, typer.Option("--prometheus", help="Print metrics for Prometheus.")] = False,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Look again and again, until Ctrl-C; a record a round in a pipe.")
+        bool, typer.Option("--watch", "-w", help="Refresh until Ctrl-C; when piped, print one record per refresh.")
     ] = False,
 ) -> None:
-    """Show how the catalog is doing.
+    """Show the health of the catalog.
 
-    The first line says it in a word: SOUND, and by which fsck; NEVER CHECKED; OVERDUE or NEEDS ATTENTION; DAMAGED;
-    UNREADABLE, UNREACHABLE or NOT FOUND. The reasons follow, each with the command that comes next. What a thorough
-    fsck found stands until one that is at least as thorough finds it mended.
+    The first line is the verdict: SOUND, with the fsck that found it so; NEVER CHECKED; OVERDUE or NEEDS ATTENTION;
+    DAMAGED; UNREADABLE, UNREACHABLE or NOT FOUND. The reasons follow, each with the next command. Damage that a
+    thorough fsck found is shown until an equally thorough one finds it repaired.
 
-    The exit code says it too: 0 healthy, 51 needs attention, 50 fsck found damage, 40 it cannot be read; or that of
-    what keeps it from being looked at. --prometheus prints something in each of these cases: olympia_up says whether
-    the catalog could be opened.
+    The exit code follows the verdict: 0 healthy, 51 needs attention, 50 fsck found damage, 40 unreadable; otherwise the
+    code of the error. --prometheus prints metrics in all these cases: olympia_up tells whether the catalog could be
+    opened.
     """
     from olympia_cli.errors import InvalidOption, OlympiaError
 
     session = Session(ctx)
     if seconds is not None and not watch:
-        raise InvalidOption(f"{seconds[:60]!a} means nothing here", hint="write status --watch SECONDS")
+        raise InvalidOption(f"{seconds[:60]!a} needs --watch", hint="write status --watch SECONDS")
     if watch and prometheus:
-        raise InvalidOption("--watch and --prometheus do not go together", hint="let cron run it")
+        raise InvalidOption("--watch and --prometheus do not go together", hint="run status --prometheus from cron")
     if watch:
         from olympia_cli.cli.status_watch import watch as watch_status
 
@@ -56,7 +56,7 @@ def run(
     from olympia_cli.cli.status_render import print_failure, print_status
     from olympia_cli.ops.look.prometheus import prometheus as as_prometheus
 
-    session.store  # noqa: B018  a location that makes no sense is an error of usage, and no catalog that is down
+    session.store  # noqa: B018  an invalid location is an error of usage, not an unreachable catalog
     catalog_status: Status | None = None
     try:
         catalog_status = _look(session, full)

@@ -21,13 +21,14 @@ def run(
     name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
     set: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE", help="Set a property that the catalog keeps of the table; several times."),
+        typer.Option(metavar="KEY=VALUE", help="Set a property in the catalog; may be given several times."),
     ] = None,
     unset: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Unset one that the catalog keeps; several times.")
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Unset a property in the catalog; may be given several times."),
     ] = None,
     metadata_location: Annotated[
-        str | None, typer.Option(metavar="URI", help="The new metadata; the present one becomes the previous one.")
+        str | None, typer.Option(metavar="URI", help="New metadata file; the present one becomes the previous one.")
     ] = None,
     add_column: Annotated[
         list[str] | None, typer.Option(metavar="COLUMN", help="Add a column, 'name type'; may be given several times.")
@@ -41,11 +42,12 @@ def run(
     set_iceberg: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="KEY=VALUE", help="Set one in the table's own metadata, which engines read; several times."
+            metavar="KEY=VALUE", help="Set a property in the table's metadata, for engines; may be given several times."
         ),
     ] = None,
     unset_iceberg: Annotated[
-        list[str] | None, typer.Option(metavar="KEY", help="Unset one in the table's own metadata; several times.")
+        list[str] | None,
+        typer.Option(metavar="KEY", help="Unset a property in the table's metadata; may be given several times."),
     ] = None,
     txn: InTxn = None,
     message: Message = "",
@@ -53,10 +55,10 @@ def run(
 ) -> None:
     """Change a table's properties, columns or metadata location.
 
-    Properties are in two places. --set and --unset are about those that the catalog keeps of the table, which are for
-    people and this program; its metadata is not opened for them, nor for --metadata-location. --set-iceberg and
-    --unset-iceberg are about those in the table's own metadata, which engines go by: write.format.default, say.
-    Columns are there, too, and it is written anew. `table show --schema` shows both.
+    Properties are in two places. --set and --unset change those in the catalog, which are for people and this program.
+    They do not read the table's metadata, nor does --metadata-location. --set-iceberg and --unset-iceberg change those
+    in the table's own metadata, which engines follow, such as write.format.default. These options and those for columns
+    write a new metadata file. `table show --schema` shows both kinds.
     """
     from olympia_cli.cli.iceberg_tables import say_other_place
     from olympia_cli.cli.params import check_metadata_location
@@ -80,7 +82,9 @@ def run(
     if metadata_location is not None:
         from olympia_cli.errors import InvalidOption
 
-        raise InvalidOption("--metadata-location replaces the metadata that the other options change", hint="use one")
+        raise InvalidOption(
+            "--metadata-location replaces the metadata that the other options change", hint="run two commands"
+        )
     from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
 
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:

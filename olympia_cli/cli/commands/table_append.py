@@ -18,15 +18,17 @@ EXAMPLES = [
 def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="Parquet files, and csv files with a heading.")],
+    files: Annotated[
+        list[str], typer.Argument(metavar="FILE...", help="Parquet files, or CSV files with a header line.")
+    ],
     txn: InTxn = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
     """Append the rows of files to a table.
 
-    For small loads and smoke tests: all rows are in memory at once, and are one commit. Columns go by their names; one
-    that a file lacks is empty. Large loads belong to an engine.
+    For small loads and smoke tests: all rows are held in memory, and are one commit. Columns are matched by name; a
+    column that a file lacks is empty. Use an engine for large loads.
     """
     from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
     from olympia_cli.names import parse_table, plural

@@ -21,19 +21,19 @@ def run(
     schema: Annotated[
         str,
         typer.Option(
-            metavar="COLUMNS", help="Its columns, 'id long not null, name string'; @FILE for a file with them."
+            metavar="COLUMNS", help="Columns, such as 'id long not null, name string'; @FILE for a file with them."
         ),
     ],
     partition_by: Annotated[
         list[str] | None,
-        typer.Option(metavar="TERM", help="COLUMN, day(COLUMN), bucket(16, COLUMN), …; may be given several times."),
+        typer.Option(metavar="TERM", help="A column, day(COLUMN), bucket(16, COLUMN), …; may be given several times."),
     ] = None,
     sort_by: Annotated[
         list[str] | None,
-        typer.Option(metavar="TERM", help="As for --partition-by, then asc or desc; may be given several times."),
+        typer.Option(metavar="TERM", help="A term as above, then asc or desc; may be given several times."),
     ] = None,
     location: Annotated[
-        str | None, typer.Option(metavar="URI", help="Where its files go; a folder of its own unless said.")
+        str | None, typer.Option(metavar="URI", help="Location of its files; a new folder if not given.")
     ] = None,
     property: Properties = None,
     if_not_exists: IfNotExists = False,
@@ -44,8 +44,8 @@ def run(
     """Create an Iceberg table.
 
     Types are Iceberg's: boolean, int, long, float, double, decimal(10, 2), date, time, timestamp, timestamptz, string,
-    uuid, fixed(16), binary, list<string>, map<string, long>, struct<lat: double, lon: double>. A file may hold
-    Iceberg's own JSON of a schema instead. Properties are the table's own; format-version is one of them.
+    uuid, fixed(16), binary, list<string>, map<string, long>, struct<lat: double, lon: double>. A file may also hold a
+    schema as Iceberg's JSON. Properties go into the table's own metadata; format-version is one of them.
     """
     from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
     from olympia_cli.names import parse_table
@@ -61,6 +61,6 @@ def run(
         create = catalog.create_table_if_not_exists if if_not_exists else catalog.create_table
         create(identifier_of(table), columns, location, spec, order, properties)
         if catalog.last_version is None and txn is None:
-            # it was there
+            # the table existed already
             catalog.last_version = catalog.version
         render.changed(session, changed(catalog, txn), f"created table {table}")

@@ -22,7 +22,7 @@ def run(
 ) -> None:
     """Drop a table; its data stays.
 
-    Any kept version brings it back: see table restore.
+    table restore brings it back from any kept version.
     """
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.errors import command_words

@@ -38,11 +38,11 @@ def run(
     ] = None,
     at: At = None,
     schemas: Annotated[
-        bool, typer.Option("--schemas", help="A row a table instead, with its schema and partitioning.")
+        bool, typer.Option("--schemas", help="Print one row per table, with schema and partitioning.")
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option("--to", metavar="DIR", help="Write the rows there as Parquet; on Spark, any place it can write."),
+        typer.Option("--to", metavar="DIR", help="Write the rows as Parquet files; on Spark, to any of its locations."),
     ] = None,
     save_as: Annotated[
         str | None,
@@ -56,11 +56,11 @@ def run(
 ) -> None:
     """List the data and delete files of tables.
 
-    They are those of the current snapshot of each Iceberg table, as its manifests describe them: with partition values,
-    and in JSON and Parquet with statistics of the columns. Whether the files exist is not looked at; fsck --level data
-    does that. A table that cannot be read, or not to the end, is a warning, and the exit code is 3.
+    The files are those of the current snapshot of each Iceberg table, as its manifests describe them, with partition
+    values. JSON and Parquet also have statistics of the columns. The command does not check whether the files exist;
+    fsck --level data does. A table that cannot be read completely is a warning, and the exit code is 3.
 
-    On a terminal, locations are short where they do not fit; -o wide shows them whole.
+    On a terminal, long locations are shortened; -o wide shows them in full.
     """
     from olympia_cli.cli.files_render import Problems
     from olympia_cli.cli.log_text import parse_object
@@ -70,11 +70,11 @@ def run(
     if to is not None and save_as is not None:
         raise InvalidOption("--to and --save-as do not go together", hint="give one of them")
     if save_as is not None and where is not EngineWord.SPARK and master is None and remote is None:
-        # a table of a session that nobody asked for is lost
-        raise InvalidOption("--save-as is about Spark", hint="add --engine spark, or use --to")
+        # a session that `auto` starts ends with this process, and takes its tables along
+        raise InvalidOption("--save-as needs Spark", hint="add --engine spark, or use --to")
     for option, value in (("--to", to), ("--save-as", save_as)):
         if value is not None and not value.strip():
-            # an unset variable in a script must not lead anywhere
+            # an unset variable in a script must not choose a place
             raise InvalidOption(f"{option} is empty", hint="give it a value")
     if to is not None:
         render.check_output(session, to)
@@ -91,7 +91,7 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is wanted, `file` or `table`, of which tables, and where to it is written if it is not to be printed."""
+    """The kind of rows (`file` or `table`), the tables, and the output if the rows are not printed."""
 
     kind: str
     at: str | None
@@ -108,7 +108,7 @@ class Request:
         return self.to or self.save_as
 
     def statistics(self, session: Session) -> bool:
-        """Whether more than the names of the files is wanted."""
+        """Return whether the output has more than the names of the files."""
         return self.written_to is not None or session.output is not Output.NAME
 
 
@@ -140,7 +140,7 @@ def _here(session: Session, request: Request, problems: Problems) -> None:
 
 
 def _tables(snapshot: Snapshot, within: NamespaceName | TableName | None) -> Iterator[dict[str, Any]]:
-    """The tables that are asked for, and where their definitions are. What is not there is said now."""
+    """Return the tables to read, with the paths of their definitions. Raise now if a named one is missing."""
     from olympia_cli.names import Kind, TableName
 
     entries: Iterable[tuple[ObjectName, str]]

@@ -18,13 +18,13 @@ EXAMPLES = [
 def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
-    count: Annotated[int, typer.Option("-n", "--rows", metavar="N", min=1, max=1_000_000, help="How many rows.")] = 10,
+    count: Annotated[int, typer.Option("-n", "--rows", metavar="N", min=1, max=1_000_000, help="Number of rows.")] = 10,
     at: At = None,
     txn: InTxn = None,
 ) -> None:
     """Show some rows of a table.
 
-    Which ones is not said: a table has no order. Bytes are shown in base64, times as RFC 3339 writes them.
+    They may be any rows, because a table has no order. Bytes are shown in base64, times as in RFC 3339.
     """
     from olympia_cli.cli.iceberg_tables import iceberg_catalog
     from olympia_cli.cli.render import Column

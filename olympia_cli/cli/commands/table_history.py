@@ -21,8 +21,8 @@ def run(
 ) -> None:
     """Show all revisions of a table, through renames.
 
-    The table is followed by its id, newest first. One that was dropped is followed from there. On a terminal, the names
-    of metadata files are short where they do not fit; -o wide shows them whole.
+    The table is followed by its id, newest revision first. The history of a dropped table begins with the drop. On a
+    terminal, long names of metadata files are shortened; -o wide shows them in full.
     """
     from olympia_cli.cli.log_text import age, short_location
     from olympia_cli.errors import Damaged, TableNotFound
@@ -38,7 +38,7 @@ def run(
     if not revisions and unread:
         raise unread[max(unread)]
     for version, damaged in unread.items():
-        session.say(f"warning: v{version} cannot be read, and shows as what the next one did: {damaged.message}")
+        session.say(f"warning: v{version} cannot be read, so the next one shows its changes: {damaged.message}")
     if not revisions:
         raise TableNotFound(
             f"there has been no table {table} in the versions up to {snapshot.version}",
@@ -48,16 +48,16 @@ def run(
     def rows() -> list[dict[str, object]]:
         table_rows = []
         for revision in revisions:
-            shown = describe_revision(revision)
-            location = shown.get("metadata_location") or ""
+            values = describe_revision(revision)
+            location = values.get("metadata_location") or ""
             table_rows.append(
                 {
-                    **shown,
-                    "v": f"v{shown['version']}",
+                    **values,
+                    "v": f"v{values['version']}",
                     "age": age(revision.entry.created_at_millis or 0, now),
-                    "table": full_name(shown["namespace"], shown["name"]),
+                    "table": full_name(values["namespace"], values["name"]),
                     "metadata": short_location(location),
-                    "changed": ", ".join(_changed(shown["fields"], session.is_tty)),
+                    "changed": ", ".join(_changed(values["fields"], session.is_tty)),
                 }
             )
         return table_rows
@@ -78,14 +78,14 @@ def run(
         Column("definition", "DEFINITION", wide=True),
     ]
     if session.is_tty:
-        # for people: where lines are compared, the time says it
+        # for people only: programs compare lines, and an age changes with time
         columns.insert(2, Column("age", "AGE", right=True))
     render.records(session, "revisions", columns, rows(), name=lambda row: str(row["v"]), title="revisions")
 
 
 def _changed(fields: Iterable[str], for_people: bool) -> list[str]:
-    """The fields that changed. The location of the metadata is beside them, so people need no more than the word."""
+    """Return the fields that changed. People get the word `metadata`: its location is in another column."""
     if not for_people:
         return list(fields)
-    shown = (name.removeprefix("properties.") for name in fields if name != "iceberg_previous_metadata_location")
-    return ["metadata" if name == "iceberg_metadata_location" else name for name in shown]
+    names = (name.removeprefix("properties.") for name in fields if name != "iceberg_previous_metadata_location")
+    return ["metadata" if name == "iceberg_metadata_location" else name for name in names]

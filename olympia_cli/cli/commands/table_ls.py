@@ -26,7 +26,7 @@ def run(
 ) -> None:
     """List tables.
 
-    With -o wide their id, age, last version and metadata location, too.
+    -o wide also shows id, age, last version and metadata location.
     """
     from olympia_cli.cli.list_render import print_objects
     from olympia_cli.names import Kind

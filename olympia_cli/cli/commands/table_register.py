@@ -18,8 +18,10 @@ EXAMPLES = [
 def run(
     ctx: typer.Context,
     name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_new_in_namespace)],
-    metadata_location: Annotated[str, typer.Option(metavar="URI", help="Where the table's Iceberg metadata is.")],
-    verify: Annotated[bool, typer.Option("--verify", help="Open the metadata first, and refuse what is none.")] = False,
+    metadata_location: Annotated[str, typer.Option(metavar="URI", help="Location of the table's Iceberg metadata.")],
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Read the file, and refuse it if it is not metadata.")
+    ] = False,
     property: Properties = None,
     if_not_exists: IfNotExists = False,
     txn: InTxn = None,
@@ -28,7 +30,7 @@ def run(
 ) -> None:
     """Register an Iceberg table by its metadata location.
 
-    The location is stored unread, unless --verify is given.
+    The location is stored without reading the file, unless --verify is given.
     """
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.cli.params import check_metadata_location

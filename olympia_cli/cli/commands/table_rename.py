@@ -15,14 +15,14 @@ EXAMPLES = ["olympia table rename sales.orders sales.orders_2025", "olympia tabl
 def run(
     ctx: typer.Context,
     old: Annotated[str, typer.Argument(metavar="OLD", help="The table.", autocompletion=complete_table)],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.", autocompletion=complete_new_in_namespace)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The new name.", autocompletion=complete_new_in_namespace)],
     txn: InTxn = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
     """Rename a table.
 
-    Both are full names, so a table can move to another namespace. Its id and its definition stay.
+    Both are full names, so a table can move to another namespace. Its id and its definition stay the same.
     """
     from olympia_cli.names import NamespaceName, parse_table
 

@@ -25,7 +25,7 @@ def run(
 ) -> None:
     """Bring back a dropped or older table.
 
-    It comes back as that version has it, with its id. Its namespace must exist: see ns restore.
+    The table comes back as it is in that version, with its id. Its namespace must exist: see ns restore.
     """
     from olympia_cli.names import parse_table
 

@@ -21,26 +21,26 @@ def run(
     name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)],
     schema: Annotated[
         bool,
-        typer.Option("--schema", help="Read the table's metadata, too: fields, partitioning, sort order, snapshots."),
+        typer.Option("--schema", help="Also read the table's metadata: fields, partitioning, sort order, snapshots."),
     ] = False,
     at: At = None,
     txn: InTxn = None,
 ) -> None:
     """Show a table.
 
-    What the catalog says of it. The table's own files are opened with --schema alone.
+    Shows the table's entry in the catalog. The table's own files are read only with --schema.
     """
     session = Session(ctx)
     table = session.table_name(name)
     view = session.view(at, txn, table)
     from olympia_cli.ops.look.describe import describe_object
 
-    found = view.table(table)
-    shown = describe_object(found, view.version)
+    entry = view.table(table)
+    description = describe_object(entry, view.version)
     if not schema:
-        render.record(session, shown, name=str(table))
+        render.record(session, description, name=str(table))
         return
     from olympia_cli.cli.schema_render import print_table, read_description
 
-    described = read_description(session, found.definition.iceberg_metadata_location, str(table))
-    print_table(session, shown, described, str(table))
+    metadata = read_description(session, entry.definition.iceberg_metadata_location, str(table))
+    print_table(session, description, metadata, str(table))

@@ -25,10 +25,10 @@ def run(
     ] = None,
     at: At = None,
 ) -> None:
-    """Show the catalog as it was.
+    """Show the objects of an older version.
 
-    A time means the newest version created at or before it. REF and --at mean the same, and so does --at of the
-    commands that show or list objects.
+    A time means the newest version created at or before it. REF and --at mean the same. Commands that show or list
+    objects have --at, too.
     """
     from olympia_cli.cli.escape import visible
     from olympia_cli.cli.log_text import age
@@ -37,7 +37,7 @@ def run(
 
     session = Session(ctx)
     if (reference is None) == (at is None):
-        problem = "it is not said which version" if at is None else "REF and --at do not go together"
+        problem = "no version is named" if at is None else "REF and --at do not go together"
         raise InvalidOption(problem, hint="give REF or --at REF")
     requested = at if reference is None else reference
     snapshot = session.snapshot(requested)

@@ -8,7 +8,6 @@ from olympia_cli.cli import render
 from olympia_cli.cli.context import Session
 from olympia_cli.cli.escape import visible
 from olympia_cli.cli.params import At, Output
-from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.look.tree import Shape, TreeNode
@@ -28,18 +27,18 @@ def run(
     ctx: typer.Context,
     at: At = None,
     depth: Annotated[
-        int | None, typer.Option(metavar="N", help=f"How many levels to draw; {DEPTH} unless told, 0 is all.")
+        int | None, typer.Option(metavar="N", help=f"Number of levels to draw; {DEPTH} if not given, 0 for all.")
     ] = None,
     max_children: Annotated[
         int | None,
-        typer.Option(metavar="N", help=f"How many children of a node to draw; {MAX_CHILDREN} unless told, 0 is all."),
+        typer.Option(metavar="N", help=f"Children to draw per node; {MAX_CHILDREN} if not given, 0 for all."),
     ] = None,
-    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Write the drawing as a picture.")] = None,
+    svg: Annotated[str | None, typer.Option("--svg", metavar="FILE", help="Write the drawing to an SVG file.")] = None,
 ) -> None:
     """Draw the tree of node files.
 
-    Levels, how full the nodes are, and their sizes; every node is read once. A pipe gets a line for each node. A
-    damaged node is shown in its place, and the exit code is 40.
+    Shows the levels, the sizes of the nodes and how full they are; every node is read once. Piped output has one line
+    per node. A damaged node is shown in its place, and the exit code is 40.
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_reference
@@ -48,7 +47,7 @@ def run(
 
     for option, value in (("--depth", depth), ("--max-children", max_children)):
         if value is not None and value < 0:
-            raise InvalidOption(f"{option} {value} makes no sense", hint="give a number; 0 is all")
+            raise InvalidOption(f"{option} {value} is negative", hint="give a number; 0 is all")
     session = Session(ctx)
     file = find_root(session.catalog, parse_reference(at or "latest"))
     levels = _bound(depth, DEPTH)
@@ -56,10 +55,10 @@ def run(
     if svg is None and (output in (Output.JSONL, Output.CSV, Output.NAME) or (_is_text(output) and not session.is_tty)):
         with session.out() as out:
             lines = _Lines(session, out)
-            # nothing is drawn, so nothing is kept
+            # lines are written as nodes are read, so no node is kept to be drawn
             shape = tree_shape(session.store, file, depth=1, max_children=0, on_node=_down_to(depth, lines.write))
     else:
-        # programs want the whole of what they asked for
+        # JSON has all children, for programs
         width = _bound(max_children, None if output is Output.JSON else MAX_CHILDREN)
         shape = tree_shape(session.store, file, depth=levels, max_children=width)
         _draw(session, shape, svg)
@@ -85,7 +84,7 @@ def _draw(session: Session, shape: Shape, svg: str | None) -> None:
 
 
 class _Lines:
-    """Nodes as lines, written as they are read."""
+    """Writes each node as a line when it is read."""
 
     def __init__(self, session: Session, out: Any) -> None:
         self._session = session
@@ -126,6 +125,7 @@ def _is_text(output: Output) -> bool:
 
 def _end(shape: Shape) -> None:
     from olympia_cli.errors import Damaged
+    from olympia_cli.names import plural
 
     if shape.failure is not None:
         raise shape.failure

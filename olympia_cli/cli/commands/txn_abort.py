@@ -19,10 +19,10 @@ def run(
     yes: Yes = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Give up a distributed transaction.
+    """Abort a distributed transaction.
 
-    What it staged is lost. Its files go with the next expire. One that can no longer be read is given up all the same.
-    A commit of it that is already under way in another process is not stopped.
+    Its staged changes are lost, and a later expire deletes its files. A transaction that can no longer be read is
+    aborted too. A commit that another process has already begun is not stopped.
     """
     from olympia_cli.catalog import distributed, saves
     from olympia_cli.names import plural
@@ -34,7 +34,7 @@ def run(
     staged = "staged actions that cannot be loaded" if count is None else plural(count, "staged action")
     session.say(f"transaction {save.id} has {staged}")
     if not dry_run:
-        confirm("Give it up?", yes)
+        confirm("Abort it?", yes)
         distributed.abort(session.catalog, save)
     value = {"id": save.id, "aborted": not dry_run, "dry_run": dry_run, "actions": count}
     render.outcome(session, value, f"{'would abort' if dry_run else 'aborted'} transaction {save.id}")

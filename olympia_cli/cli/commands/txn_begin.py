@@ -13,12 +13,13 @@ EXAMPLES = ["olympia txn begin", "ID=$(olympia txn begin -o name)", "olympia txn
 def run(
     ctx: typer.Context,
     isolation: Annotated[
-        str | None, typer.Option(metavar="LEVEL", help="snapshot or serializable; otherwise the catalog's.")
+        str | None,
+        typer.Option(metavar="LEVEL", help="snapshot or serializable; the catalog's isolation if not given."),
     ] = None,
 ) -> None:
     """Begin a distributed transaction.
 
-    Commands given --txn ID work inside it, in any process, until txn commit.
+    Commands with --txn ID work inside the transaction, in any process, until txn commit.
     """
     from olympia_cli.catalog import distributed
     from olympia_cli.cli.params import parse_isolation

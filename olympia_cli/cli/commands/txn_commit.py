@@ -21,7 +21,7 @@ def run(
 ) -> None:
     """Commit a distributed transaction.
 
-    One that is committed already, by another process, is done: its version is printed.
+    If another process has committed it already, its version is printed.
     """
     from olympia_cli.catalog import distributed, saves
     from olympia_cli.catalog.saves import State

@@ -15,19 +15,19 @@ def run(
     ctx: typer.Context,
     id: Annotated[str, typer.Argument(metavar="ID", help="The transaction.", autocompletion=complete_transaction)],
 ) -> None:
-    """Show what a distributed transaction has staged."""
+    """Show the staged changes of a distributed transaction."""
     from olympia_cli.cli.params import Output
     from olympia_cli.ops.look.transactions import show_transaction
 
     session = Session(ctx)
-    shown = show_transaction(session.catalog, id)
+    description = show_transaction(session.catalog, id)
     if session.output in (Output.TABLE, Output.WIDE):
         from olympia_cli.cli.log_text import action_line
 
-        actions = shown.pop("actions")
-        render.record(session, shown, name=id)
+        actions = description.pop("actions")
+        render.record(session, description, name=id)
         with session.out() as out:
             for action in actions:
                 out.write(f"  {action_line(action)}\n")
     else:
-        render.record(session, shown, name=id)
+        render.record(session, description, name=id)

@@ -31,7 +31,7 @@ def run(
 ) -> None:
     """Create a view.
 
-    The plan is a serialized Substrait ReadRel, stored as it is.
+    The plan is a serialized Substrait ReadRel, and is stored unchanged.
     """
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.names import NamespaceName, parse_view

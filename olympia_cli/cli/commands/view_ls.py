@@ -26,7 +26,7 @@ def run(
 ) -> None:
     """List views.
 
-    With -o wide their id, age and last version, too.
+    -o wide also shows id, age and last version.
     """
     from olympia_cli.cli.list_render import print_objects
     from olympia_cli.names import Kind

@@ -15,14 +15,14 @@ EXAMPLES = ["olympia view rename sales.open_orders sales.open_2025", "olympia vi
 def run(
     ctx: typer.Context,
     old: Annotated[str, typer.Argument(metavar="OLD", help="The view.", autocompletion=complete_view)],
-    new: Annotated[str, typer.Argument(metavar="NEW", help="Its new name.", autocompletion=complete_new_in_namespace)],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The new name.", autocompletion=complete_new_in_namespace)],
     txn: InTxn = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
 ) -> None:
     """Rename a view.
 
-    Both are full names, so a view can move to another namespace. Its id and its definition stay.
+    Both are full names, so a view can move to another namespace. Its id and its definition stay the same.
     """
     from olympia_cli.names import NamespaceName, parse_view
 

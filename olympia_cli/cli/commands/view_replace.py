@@ -28,7 +28,7 @@ def run(
 ) -> None:
     """Replace a view's definition.
 
-    All of it is replaced, properties included; the view's id stays.
+    The whole definition is replaced, including properties; the view's id stays the same.
     """
     from olympia_cli.names import parse_view
 

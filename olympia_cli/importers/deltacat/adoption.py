@@ -24,7 +24,7 @@ from olympia_cli.importers.deltacat.tables import TablePlan, Written, bring, kno
 from olympia_cli.importers.iceberg import FoundTable, LeftOut
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found
 
-_UNWRITTEN = "they could not be read when it was written anew, and are tried again when it moves on at the source"
+_UNWRITTEN = "they could not be read when the table was rewritten; an import of newer data tries them again"
 _CHANGED_HERE = "it was changed here"
 _NOT_MADE = "not made"
 
@@ -110,7 +110,7 @@ class Adoption(Staging):
         last = index.last_of(table.found.row.object, self._before)
         here = self.here.get(key)
         if here is not None and key not in self.mine:
-            self._leave(key, f"table {table.name}", "another import has brought it")
+            self._leave(key, f"table {table.name}", "another import has made it")
             return
         revisions = index.revisions(table.found.row.object, self._before)
         properties = notes.of_table(body, table.namespace, index.identity or "", last, revisions, held)
@@ -136,7 +136,7 @@ class Adoption(Staging):
         elif here not in (name, self._former_name(known_as)) or not is_as_made(present):
             self._leave(key, f"table {table.name}", _CHANGED_HERE)
         elif planned is not None and planned.pieces and self.rewriter is None:
-            why = "rows of it were written anew, and it has moved on at the source"
+            why = "its rows were rewritten here, and it has newer data at the source"
             self._leave(key, f"table {table.name}", why, self.source.remedy)
         elif planned is None or planned.is_torn:
             # the table here may have rows that can no longer be read at the source

@@ -275,7 +275,7 @@ _READERS: dict[str, Callable[[dict[str, Any], dict[str, Any]], Body]] = {
 def _take(body: Mapping[str, Any], key: str, type: type[T]) -> T:
     found = _maybe(body, key, type)
     if found is None:
-        raise Malformed(f"it does not say its {key}")
+        raise Malformed(f"it has no {key}")
     return found
 
 

@@ -25,7 +25,7 @@ CODES: dict[str, tuple[Severity, str]] = {
     "D105": (Severity.ERROR, "a file that a transaction wrote is missing"),
     "D201": (Severity.ERROR, "the present state of an object cannot be read"),
     "D202": (Severity.WARNING, "an older revision of an object cannot be read"),
-    "D203": (Severity.ERROR, "what a table holds cannot be told"),
+    "D203": (Severity.ERROR, "the content of a table is unknown"),
     "D204": (Severity.ERROR, "two revisions of an object that count have one number"),
     "D205": (Severity.WARNING, "a revision that does not count has the number of one that does"),
     "D206": (Severity.WARNING, "an object is near revision 1000, which releases up to 2.0.0.post4 refuse to write"),

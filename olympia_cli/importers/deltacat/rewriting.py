@@ -161,13 +161,13 @@ def why_not(steps: Iterable[Step], version: TableVersion) -> str | None:
             if not is_readable(entry):
                 return f"{entry.url} is {entry.content_type!a} in {entry.encoding!a}, which is not read here"
             if step.deletes and not (entry.keys or keys):
-                return "rows are deleted, and it is not said by which columns"
+                return "rows are deleted, but the delete names no columns"
             if None in entry.keys:
-                return f"{entry.url} deletes by what is within a column"
+                return f"{entry.url} deletes by a field inside of a column"
         if step.type not in ("add", "append", "upsert", "delete") or not types <= {"data", "equality_delete"}:
             return f"a delta of the type {step.type!a} holds {', '.join(sorted(types))}"
         if len(types) > 1:
-            return "a delta holds rows and deletes, in an order that is not said"
+            return "a delta holds both rows and deletes, in an unknown order"
         if step.type == "upsert" and not step.deletes and not keys:
             return "its table has no merge keys"
         if step.type == "upsert" and any(
@@ -330,7 +330,7 @@ def _deleted(rows: pa.Table, others: pa.Table, columns: list[str]) -> pa.Table:
         apart = (pc.is_in(rows[name], value_set=others[name].combine_chunks()) for name in columns)
         if (pc.sum(reduce(pc.and_, apart)).as_py() or 0) != rows.num_rows - left.num_rows:
             raise Unfit(
-                f"rows are deleted by {' and '.join(columns)}, and DeltaCAT takes more than those that are named"
+                f"rows are deleted by {' and '.join(columns)}, and DeltaCAT deletes more rows than the delete names"
             )
     return left
 
@@ -363,5 +363,5 @@ def _names(keys: Iterable[str | int | None], schema: pa.Schema) -> list[str]:
     by_id = {int((column.metadata or {}).get(ID, -1)): column.name for column in schema}
     found = [key if isinstance(key, str) else by_id.get(-1 if key is None else key, "") for key in keys]
     if not set(found) <= set(schema.names):
-        raise Unfit(f"rows are deleted by columns that are none of the table's: {list(keys)}")
+        raise Unfit(f"rows are deleted by columns that the table does not have: {list(keys)}")
     return found

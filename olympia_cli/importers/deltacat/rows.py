@@ -57,7 +57,7 @@ def fitted(rows: pa.Table, version: TableVersion, count: int | None, keys: Seque
         if at is not None:
             columns.append(rows.column(at).cast(column.type))
         elif column.name in keys:
-            raise Unfit(f"it lacks the column {column.name!a}, by which rows are the same")
+            raise Unfit(f"it lacks the column {column.name!a}, which is a merge key")
         else:
             columns.append(pa.repeat(_default(column), rows.num_rows))
     return pa.table(columns, schema=arrow_schema(version.schema).remove_metadata())
@@ -83,13 +83,13 @@ def _columns(schema: pa.Schema, version: TableVersion) -> Mapping[str, int]:
         # the ids are wrong: a column of an unknown name may be one that the table has under another one
         strange = set(schema.names) - set(present.names) - set().union(*named.values())
         if strange:
-            raise Unfit(f"the ids of its columns are wrong, and {min(strange)!a} is none of the table's")
+            raise Unfit(f"the ids of its columns are wrong, and the table has no column {min(strange)!a}")
     found: dict[str, int] = {}
     for column in present:
         former = named.get(int((column.metadata or {}).get(ID, -1)), set()) - set(present.names)
         names = [name for name in schema.names if name == column.name or name in former]
         if len(names) > 1:
-            raise Unfit(f"its columns {names[0]!a} and {names[1]!a} are one column by now")
+            raise Unfit(f"its columns {names[0]!a} and {names[1]!a} are now one column of the table")
         if names:
             found[column.name] = schema.names.index(names[0])
     return found
@@ -138,7 +138,7 @@ def _orc(data: bytes, schema: pa.Schema) -> pa.Table:
         return pa.orc.read_table(pa.BufferReader(data))
 
     if not survives(read):
-        raise Unfit("it is damaged, and no program survives reading it")
+        raise Unfit("it is damaged, and reading it crashes the reader")
     return read()
 
 

@@ -141,11 +141,11 @@ def check_file(metadata: pq.FileMetaData, schema: Schema, names: set[tuple[int, 
         # readers use the names, and some of them require all to be known
         strange = [field.name for field in columns.fields if field.name not in _top(schema)]
         if strange:
-            raise Unfit(f"its columns have no ids, and {strange[0]!a} is none of the table's")
+            raise Unfit(f"its columns have no ids, and the table has no column {strange[0]!a}")
         known = {field.field_id: schema.find_field(field.name) for field in columns.fields}
     there = {known[column.field_id].name for column in columns.fields if column.field_id in known}
     for name in sorted(defaults - there):
-        raise Rewritable(f"it lacks the column {name!a}, which has a value of its own there")
+        raise Rewritable(f"it lacks the column {name!a}, which has a default value in the table")
     for column in columns.fields:
         field = known.get(column.field_id)
         if field is None:
@@ -207,7 +207,7 @@ def partition_values(
     if spec.is_unpartitioned():
         return []
     if values is None or len(values) <= max(at):
-        raise Unfit("it is partitioned in another way than its table")
+        raise Unfit("its partitioning differs from the table's")
     found = []
     for number, field in zip(at, spec.fields, strict=True):
         type, wanted = schema.find_type(field.source_id), _VALUES[schema.find_type(field.source_id).__class__]

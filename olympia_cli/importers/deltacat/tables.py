@@ -110,7 +110,7 @@ def plan(
                 continue
             # the source still has the file, so its rows are not removed
             is_torn = is_torn or is_known
-            stays = "; its table has it, and stays as it is" if is_known else ""
+            stays = "; its table has this file, and was not changed" if is_known else ""
             skipped.append(
                 LeftOut(file.path, f"{error}{stays}", contents.remedy if isinstance(error, Rewritable) else None)
             )
@@ -128,7 +128,7 @@ def _piece_of(file: SourceFile) -> Piece:
 
 
 def _other_way() -> list[object]:
-    raise Unfit("its table is partitioned in another way by now")
+    raise Unfit("its table now has another partitioning")
 
 
 def _check(
@@ -140,7 +140,7 @@ def _check(
     for field, value in zip(fields, values, strict=True):
         for bound in _bounds(footer, field.name):
             if isinstance(bound, type(value)) and bound != value:
-                raise Unfit(f"its column {field.name!a} does not hold the value of its partition throughout")
+                raise Unfit(f"its column {field.name!a} has values that differ from its partition's")
 
 
 def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:

@@ -141,7 +141,7 @@ class Source:
         return os.pread(self._footers.fileno(), file.length, file.at)
 
     def damaged(self, code: str, path: str, reason: str) -> Damaged:
-        return Damaged(code, path, reason, hint="see all that is wrong", command=self._check)
+        return Damaged(code, path, reason, hint="list all damage", command=self._check)
 
     @property
     def _check(self) -> tuple[str, ...]:

@@ -211,7 +211,7 @@ def check_deletable(files: Iterable[Doomed], oldest: int, holder: str) -> None:
                 "F906",
                 holder,
                 f"it names a file that an expire never deletes: {file.path[:200]!a}",
-                hint="nothing of it is deleted; bring back what rests, and expire anew",
+                hint="no file of it is deleted; restore the versions in quarantine, and expire again",
                 command=("expire", "undo"),
             )
 

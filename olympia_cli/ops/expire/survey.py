@@ -160,12 +160,12 @@ def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
 
     A damaged version is not followed: the sweep assumes that it may reach any file.
     """
-    planner.progress.phase("reading what is kept")
+    planner.progress.phase("reading kept versions")
     created: list[tuple[int, int]] = []
     try:
         planner.reach.add(_noting(planner, roots, created))
     except Damaged as error:
-        hint = "see what is damaged; what is older than the latest version is not in the way once it is acknowledged"
+        hint = "find the damage; damage of older versions does not stop an expire once it is acknowledged"
         raise Damaged(error.code, error.path, error.reason, hint=hint, command=_LOOK) from error
     for pin in planner.pins():
         try:

@@ -167,5 +167,5 @@ class Floors:
             if millis < FLOOR_MILLIS:
                 raise Refused(
                     f"a {what} below one hour could take files that a writer is about to use",
-                    hint="choose 1h or more, or say --offline when no writer is running",
+                    hint="choose 1h or more, or pass --offline if no writer is running",
                 )

@@ -48,9 +48,7 @@ def drop_export(catalog: Catalog, name: str, message: str = "", retry_for: float
     definition = transaction.base.definition
     exports = read_exports(definition)
     if name not in exports:
-        raise ExportNotFound(
-            f"there is no export {quoted(name)}", hint="see which exports there are", command=("export", "ls")
-        )
+        raise ExportNotFound(f"there is no export {quoted(name)}", hint="list the exports", command=("export", "ls"))
     # an unreadable record is dropped as well; its fields only serve the log
     payload = ExportDef(name=name, location=definition.exported_snapshots.get(name, ""), dropped=True)
     if isinstance(record := exports[name], ExportRecord):

@@ -95,7 +95,7 @@ def check_latest(files: Files, hint: Hint, chain: Chain) -> Iterator[Finding]:
     elif names_lost(said, latest, chain.reference):
         yield latest_ahead(said, latest)
     elif said > latest:
-        reason = f"it says {said}, and the promotion that brings versions so far did not finish: run it again"
+        reason = f"it says {said}, and the promotion to these versions did not finish: run it again"
         yield replace(finding("F114", LATEST, reason), severity=Severity.WARNING)
 
 
@@ -142,7 +142,7 @@ def _settle_oldest(chain: Chain, hint: Hint) -> Iterator[Finding]:
     lowest, latest = chain.existing[0], chain.latest
     for value, path in ((marked, chain.path(chain.reference_version or 0)), (said, OLDEST)):
         if value is not None and value > latest:
-            reason = f"the oldest version is said to be {value}, and the latest is {latest}"
+            reason = f"the oldest version is given as {value}, and the latest is {latest}"
             yield finding("F102", path, reason, hint=REPAIR)
     if marked is not None and said is not None and marked < said <= latest:
         yield finding("F117", OLDEST, f"it says {said}, and the catalog says {marked}", hint=REPAIR)

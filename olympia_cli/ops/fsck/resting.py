@@ -35,7 +35,7 @@ def _check(store: Store, versions: range, progress: Progress) -> list[Finding]:
     """Return the damage of these versions, without acknowledged findings."""
     files = Files(store, lambda: False, progress, patience=1)
     with failures_pass():
-        progress.phase("reading what is in quarantine")
+        progress.phase("reading the quarantine")
         chain, _ = open_chain(files, *list_versions(store), read_hint(files, OLDEST))
         chain.oldest = versions.start
         gaps = list(check_gaps(store, chain))

@@ -103,14 +103,14 @@ def advise(
     if past and report.version != report.latest:
         # unknown whether the latest version is damaged too, which decides about the repair
         depth = () if report.level is Level.STRUCTURE else ("--level", str(report.level))
-        why = f"v{report.version} alone was looked at: this looks at all versions, and says what to do"
+        why = f"v{report.version} alone was checked: this checks all versions, and names the next step"
         return [Advice(("fsck", *depth, "--all-versions"), 0, why)]
     if past and len(past) == len(damage):
-        why = f"v{report.latest} is whole; what is damaged before it stays in history, and raises no more alarm"
+        why = f"v{report.latest} is sound; damaged older versions stay in history, and raise no more alarm"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
     elif not damage and report.latest is not None and any(map(_is_answered, report.findings)):
         looked = [*(word for word in looked if word != "--all-versions"), "--all-versions"]
-        why = f"v{report.latest} is whole; a look at all versions raises an alarm about what is damaged before it"
+        why = f"v{report.latest} is sound; a check of all versions raises an alarm about damaged older ones"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
     if len(past) < len(damage) or any(map(_is_hint, report.findings)):
         advice += sorted(_planned(store, report, places, progress, data), key=_cost)
@@ -263,9 +263,7 @@ def _older(head: Snapshot, found: CatalogObject[ObjectDefinition], data: DataChe
             older = TableDef(id=now.id, table_format=now.table_format, iceberg_metadata_location=location)
             if not any(True for _ in data.check([(name, older)], SILENT)):
                 words = command_words("table", "alter", "--metadata-location", location, names=[str(name)])
-                yield Advice(
-                    words, 1, f"the table {name} goes back to {location}, which is whole with all that it names"
-                )
+                yield Advice(words, 1, f"the table {name} goes back to {location}, which is sound with all its files")
     elif isinstance(name, ViewName):
         for revision in islice(history(head, name), 1, MOST_LOCATIONS):
             view = None if revision.after is None else revision.after.definition
@@ -275,7 +273,7 @@ def _older(head: Snapshot, found: CatalogObject[ObjectDefinition], data: DataChe
                 and not any(True for _ in data.check([(name, view)], SILENT))
             ):
                 words = command_words("view", "restore", "--at", f"v{revision.entry.version}", names=[str(name)])
-                yield Advice(words, 1, f"the view {name} as v{revision.entry.version} has it, whose metadata is whole")
+                yield Advice(words, 1, f"the view {name} as v{revision.entry.version} has it, with sound metadata")
 
 
 def _older_locations(head: Snapshot, name: TableName, now: TableDef) -> Iterator[str]:
@@ -301,7 +299,7 @@ def _own(damage: Sequence[Finding]) -> list[Advice]:
 def _advice_of(words: tuple[str, ...], message: str) -> Advice:
     if words[:2] == ("txn", "abort"):
         # staged actions are not objects yet, but they are lost work
-        return Advice(words, None, f"{message}; this gives up all that it staged")
+        return Advice(words, None, f"{message}; this gives up all its staged changes")
     if words[:2] == ("export", "drop"):
-        return Advice(words, None, f"{message}; this gives up what the export needs of this catalog")
+        return Advice(words, None, f"{message}; this gives up the files that the export needs of this catalog")
     return Advice(words, 0, message)

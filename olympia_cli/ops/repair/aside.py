@@ -41,10 +41,10 @@ def set_aside(store: Store, asides: Sequence[Aside]) -> None:
         except PathMissing:
             continue
         if data != aside.data:
-            raise CommitConflict(f"{aside.path} changed since this was planned", hint="it was left alone; plan it anew")
+            raise CommitConflict(f"{aside.path} changed since this was planned", hint="it was left alone; plan again")
         store.delete_many([aside.path])
 
 
 def _aside(stray: ChainRoot) -> Aside:
-    assert stray.data is not None, "it was read, or nobody could say that it is a stray"
+    assert stray.data is not None, "a stray root has been read"
     return Aside(stray.path, aside_path(stray.version, sha256(stray.data).hexdigest()[:16]), stray.data)

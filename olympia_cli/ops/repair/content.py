@@ -48,8 +48,8 @@ class LostRange:
             last = "the end" if self.before is None else f"{self.before.kind.word} {self.before}"
             span = f"what lies between {first} and {last}"
         if self.as_of is None:
-            return f"{span}: no version has it whole"
-        return f"{span}: as of v{self.as_of}, what changed there since may be lost"
+            return f"{span}: no version has all of it"
+        return f"{span}: as of v{self.as_of}, later changes there may be lost"
 
 
 @dataclass(slots=True)
@@ -284,11 +284,11 @@ class _PutTogether:
         for name, definition in missing_namespaces(map(self._name, content.entries)):
             content.entries[self._codec.encode(name)] = definition
             content.recreated.append(name)
-            content.notes.append(f"namespace {name}: made anew, without properties, because tables or views are in it")
+            content.notes.append(f"namespace {name}: created again, without properties, for the tables or views in it")
             if name in content.lost:
                 content.lost.remove(name)
                 content.stale.append(name)
-                content.doubtful[name] = "its definition is lost: it is made anew, without properties"
+                content.doubtful[name] = "its definition is lost: it is created again, without properties"
 
     def _check_ids(self, catalog_id: str) -> None:
         """Report ids that two objects have. If one of the objects is from an older version, it was renamed since."""

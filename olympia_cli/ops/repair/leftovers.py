@@ -116,7 +116,7 @@ class Leftovers:
         for path, data in self._files.read_all(path for path in listed if not self.is_reached(path)):
             if isinstance(data, Flaw):
                 self._files.bad[path] = data
-                self.unsure = f"{path} cannot be read: nobody knows whose it is"
+                self.unsure = f"{path} cannot be read, so its owner is unknown"
                 continue
             dump = self._dump(path, data)
             node = _left_node(dump)
@@ -143,16 +143,16 @@ class Leftovers:
         """Check that the running root of each open transaction was found."""
         for saved in saved_transactions(self._files.store, self._read_saves):
             if isinstance(saved, UnreadableSave):
-                self.unsure = f"{saved.path} cannot be read: nobody knows what the transaction staged"
+                self.unsure = f"{saved.path} cannot be read, so the staged changes of the transaction are unknown"
             elif saved.is_running and saved.definition.running_root_node_file_path not in runs:
                 run = saved.definition.running_root_node_file_path
-                self.unsure = f"{run} cannot be read: nobody knows what the transaction {saved.id} staged"
+                self.unsure = f"{run} cannot be read, so the staged changes of the transaction {saved.id} are unknown"
 
     def _dump(self, path: str, data: bytes) -> NodeDump:
         dump = dump_node(NodeBytes(path, data), self.sizes)
         if dump.problems:
             self._files.bad[path] = Flaw("F205", dump.summary())
-            self.unsure = f"{path} cannot be read: nobody knows whose it is"
+            self.unsure = f"{path} cannot be read, so its owner is unknown"
         return dump
 
     def _read_saves(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | OlympiaError]]:

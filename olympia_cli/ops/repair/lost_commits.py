@@ -203,7 +203,7 @@ class _Recovery:
             top = None if version.top is None else self._made_again(version, placed, written)
             if top is None:
                 unknown = f"{placed.unknown:,} of the objects that its root named are not known"
-                what_else = "nobody knows what else it changed in its root"
+                what_else = "other changes of its root are unknown"
                 self._doubt(f"v{number}: {unknown if placed.unknown else what_else}")
             version = replace(placed, top=top)
         return dict(version.entries)

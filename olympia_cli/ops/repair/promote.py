@@ -166,8 +166,8 @@ def _check_none(store: Store, errors: Sequence[Finding]) -> None:
     if not errors:
         return
     error = errors[0]
-    damage = Damaged(error.code, error.path or store.uri, f"the copy {store.uri} is not whole: {error.message}")
-    damage.advice, damage.command = "mend it, or name another copy", ("-c", store.uri, "fsck")
+    damage = Damaged(error.code, error.path or store.uri, f"the copy {store.uri} is not sound: {error.message}")
+    damage.advice, damage.command = "repair it, or name another copy", ("-c", store.uri, "fsck")
     raise damage
 
 
@@ -372,13 +372,13 @@ def _check_same_catalog(store: Store, copy: Copy, former: CatalogDef, comparison
     if sizes_of(own) != sizes_of(former):
         raise Refused(
             f"{copy.uri} has another order or other name sizes than {store.uri}, which are fixed for a catalog's life",
-            hint="bring its objects in",
+            hint="import its objects",
             command=("import", "olympia", copy.uri),
         )
     if own.id != former.id and comparison.had_objects and not comparison.is_related:
         raise Refused(
             f"{copy.uri} is a copy of another catalog: it has another id, and no object of {store.uri}",
-            hint="check which copy it is, or bring its objects in",
+            hint="check which copy it is, or import its objects",
             command=("import", "olympia", copy.uri),
         )
 
@@ -469,7 +469,7 @@ def apply_promotion(plan: PromotePlan, clock: Clock, author: Author, progress: P
     """
     store, version = plan.store, plan.version
     if not plan.is_done:
-        progress.phase("bringing definitions", plan.objects)
+        progress.phase("copying definitions", plan.objects)
         repair = Repair(
             head=version - 1,
             tree=_Content(plan, progress),
@@ -498,7 +498,7 @@ def _write_hints(plan: PromotePlan, latest: int) -> None:
             unwritten.append(error.message)
     if unwritten:
         text = f"v{plan.version} is the copy, but a hint could not be written: {'; '.join(unwritten)}"
-        raise PartlyDone(text, hint="readers do without it; put that right, then run it again")
+        raise PartlyDone(text, hint="readers work without it; remove the cause, then run it again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -566,11 +566,11 @@ def plan_forget(
         kept = mark.kept_versions[0]
         promoted = planner.store.stat(root_path(promotion.version)).modified_at_millis
         until = promoted + planner.definition.txn_ttl_millis + HALF_AN_HOUR_MILLIS
-        wait = f"run it again after {time_text(until)}, or say --offline when no writer is running"
+        wait = f"run it again after {time_text(until)}, or pass --offline if no writer is running"
         commands = {"transaction": ("txn", "ls"), "export": ("export", "ls")}
         raise Refused(
             f"v{kept.version} of the former catalog may still be needed: {kept.detail}",
-            hint="give it up if it is of no use" if kept.reason in commands else wait,
+            hint="abort it if it is of no use" if kept.reason in commands else wait,
             command=commands.get(kept.reason, ()),
         )
     return planner, mark

@@ -121,7 +121,7 @@ def apply_repair(
     set_aside(store, plan.asides)
     version = None
     if plan.repair is not None:
-        progress.phase("writing the mended version")
+        progress.phase("writing the repaired version")
         version = commit_repair(store, clock, plan.repair, author)
     else:
         check_head(store, plan.head)
@@ -136,7 +136,7 @@ def apply_repair(
     if unwritten:
         done = "all else is done" if version is None else f"v{version} is the repaired version"
         text = f"{done}, but a hint could not be written: {'; '.join(unwritten)}"
-        raise PartlyDone(text, hint="readers do without it; put that right, then repair again")
+        raise PartlyDone(text, hint="readers work without it; remove the cause, then repair again")
     return version
 
 
@@ -168,8 +168,8 @@ def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> lis
         shown = ", ".join(map(str, missing)) + (", …" if count > len(missing) else "")
         raise Refused(
             f"{'version' if count == 1 else 'versions'} {shown} of up to {head} "
-            f"{'is' if count == 1 else 'are'} missing: the highest root is {root_path(head)}, and what is "
-            "committed now could land in the gap",
+            f"{'is' if count == 1 else 'are'} missing: the highest root is {root_path(head)}, and the "
+            "next commit could land in the gap",
             hint=_SALVAGE,
         )
     return counting
@@ -260,7 +260,7 @@ class _Mending:
     def _rollback_step(self, target: int) -> RepairStep:
         root, content, codec = self.files.root(target).root, self.content, self.codec
         entries = read_range(self.files, root.node, "", None) if root is not None else None
-        assert entries is not None, "it was found whole"
+        assert entries is not None, "it was read before"
         now = content.entries
         loses = {codec.decode(key, "") for key in now if key not in entries}
         loses |= {name for name in content.lost if codec.encode(name) not in entries}
@@ -288,7 +288,7 @@ class _Mending:
             tree=Built(content.entries, names),
             catalog=self.catalog.definition,
             not_before_millis=self._newest_time(),
-            description=f"tree built anew from {self._origin}: " + _summary(self.damage),
+            description=f"tree rebuilt from {self._origin}: " + _summary(self.damage),
             lost_keys=lost + content.lost_keys,
             named_latest=self.ahead,
             answers=self.answers,
@@ -296,9 +296,9 @@ class _Mending:
 
     def _rollback(self, step: RepairStep, target: int) -> Repair:
         root = self.files.root(target).root
-        assert root is not None, "it was found whole"
+        assert root is not None, "it was read before"
         definition = self.files.definition(Kind.CATALOG, root.catalog_def)
-        assert isinstance(definition, CatalogDef), "it was found whole"
+        assert isinstance(definition, CatalogDef), "it was read before"
         return Repair(
             head=self.versions[-1],
             tree=root.node,

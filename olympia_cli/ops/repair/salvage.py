@@ -216,7 +216,7 @@ def _versions(store: Store) -> list[int]:
     except Refused:
         return []
     except CatalogNotFound:
-        raise CatalogNotFound(f"there is nothing of a catalog at {store.uri}", hint="check the location") from None
+        raise CatalogNotFound(f"there are no files of a catalog at {store.uri}", hint="check the location") from None
 
 
 def _missing(gathered: _NewCatalog, hint: int | None, oldest: int) -> tuple[int, ...]:
@@ -293,7 +293,7 @@ def _take_leftovers(leftovers: Leftovers, where: Suspect, gathered: _NewCatalog)
     for namespace, content in missing_namespaces(gathered.values):
         gathered.values[namespace] = content
         gathered.content.recreated.append(namespace)
-        gathered.notes.append(f"namespace {namespace}: made anew, because tables or views are in it")
+        gathered.notes.append(f"namespace {namespace}: created again, for the tables or views in it")
 
 
 # The new catalog

@@ -70,7 +70,7 @@ class SparkFooters:
         for at, footer in zip(failed, here.read([files[at] for at in failed]), strict=True):
             if isinstance(footer, Footer):
                 raise ExecutorUnprepared(
-                    f"the executor on {hosts[at]} does not see {files[at].path} below {self.base} as it is: "
+                    f"the executor on {hosts[at]} does not see the same {files[at].path} below {self.base}: "
                     f"{footers[at]}",
                     hint="let every machine reach the same files: a folder must be mounted on all of them",
                 )

@@ -95,8 +95,8 @@ def check_data(
             floors[floor] = FloorRows(rows, named, number_wrong)
         if not any(floor_rows.wrong for floor_rows in floors.values()):
             return [], checked
-        progress.phase("looking for the tables of wrong files")
-        with engine.job("fsck: the tables of wrong files"):
+        progress.phase("finding the tables of damaged files")
+        with engine.job("fsck: the tables of damaged files"):
             return data_findings(floors, tables, parts, stack), checked
 
 

@@ -44,7 +44,7 @@ class DistributedDefinitions:
     def __init__(self, walk: SparkWalk) -> None:
         self._walk = walk
         self._noted = self._levels = self._named = 0
-        """How many of the driver's notes, of the tasks' levels, and of the names in these have been read."""
+        """Numbers of the driver's notes, of the tasks' levels, and of the names in these that have been read."""
         self._codes: set[str] = set()
         """Codes of the faults that were found."""
         self.read_frames: list[DataFrame] = []

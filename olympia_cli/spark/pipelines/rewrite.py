@@ -51,11 +51,11 @@ class SparkRewriter:
             outcome = pickle.loads(row["files"])
             if isinstance(outcome, Unseen) and work.sees(outcome):
                 raise ExecutorUnprepared(
-                    f"the executor on {row['host']} does not see {outcome.path} below {self.base} as it is",
+                    f"the executor on {row['host']} does not see the same {outcome.path} below {self.base}",
                     hint="let every machine reach the same files: a folder must be mounted on all of them",
                 )
             outcomes[row["at"]] = (
-                f"{outcome.path} is not there as it was listed" if isinstance(outcome, Unseen) else outcome
+                f"{outcome.path} changed since it was listed" if isinstance(outcome, Unseen) else outcome
             )
         return outcomes
 

@@ -38,8 +38,8 @@ class Mode(Enum):
 
 @dataclass
 class Fault:
-    """One thing that goes wrong. It hits the matching requests whose numbers (from 0) are in `at`; without
-    `at`, each with the probability, drawn from the seed.
+    """A fault. It hits the matching requests whose numbers (from 0) are in `at`, or without `at` each one with the
+    probability, drawn from the seed.
     """
 
     mode: Mode
@@ -78,7 +78,7 @@ class FaultProxy(Server):
         self._closing = asyncio.Event()
 
     def break_with(self, *faults: Fault) -> None:
-        """From now on these faults, and no others; the counts begin anew."""
+        """Replace all faults, and reset the counts."""
         with self._lock:
             self._faults = faults
             self.struck.clear()

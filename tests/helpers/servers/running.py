@@ -65,7 +65,7 @@ class Server:
         async def close_port() -> None:
             await runner.cleanup()
             await self.closing()
-            # answers that nobody waits for any more
+            # answers for clients that are gone
             left = asyncio.all_tasks() - {asyncio.current_task()}
             for task in left:
                 task.cancel()

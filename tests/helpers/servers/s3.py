@@ -149,8 +149,10 @@ class StrictS3(Server):
 
 
 def _unchunked(body: bytes) -> bytes:
-    """What the chunks of a body hold, as the SDK for Java sends them: each has its size, and perhaps a signature,
-    before it. What follows the last one, the empty one, is not looked at."""
+    """Return the data of a chunked body, as the SDK for Java sends it.
+
+    Before each chunk stands its size, and perhaps a signature. The text after the last, empty chunk is ignored.
+    """
     parts, at = [], 0
     while True:
         head, _, _ = body[at:].partition(b"\r\n")

@@ -35,7 +35,7 @@ FLOORS = Floors(DAY, DAY)
 
 
 def expire(catalog: Catalog, floors: Floors = FLOORS, **asked) -> None:
-    """What the command does: purge what has rested, then mark."""
+    """Do what the command does: purge the rested marks, then mark."""
     planner = Planner(catalog, floors)
     plan = planner.expire(read_policy(planner.definition, planner.now, **asked, offline=floors.offline))
     purge(catalog, plan.purge, plan.head, floors)
@@ -138,8 +138,10 @@ class UnorderedDeletions(CuttingStore):
 
 @cache
 def needed() -> tuple[dict[str, tuple[bytes, int]], FakeClock, str]:
-    """A mark that has rested. Its files are needed by kept versions, by a younger mark, by an export that shares them,
-    and by an open transaction, whose id is told."""
+    """Return a catalog with a rested mark whose files are needed, and the id of the transaction.
+
+    The files are needed by kept versions, by a younger mark, by an export that shares them, and by an open transaction.
+    """
     clock = FakeClock()
     files: dict[str, tuple[bytes, int]] = {}
     catalog = Catalog.create(MemoryStore("lake", files, clock.now_millis), order=4, clock=clock)

@@ -288,7 +288,7 @@ def test_a_stale_distributed_transaction_that_cannot_be_read_stops_nothing(aged)
 
 
 class _Sleeping(WrappedStore):
-    """Whoever writes vn/oldest sleeps before it, while `meanwhile` happens, once."""
+    """The writer of vn/oldest sleeps before it, while `meanwhile` runs, once."""
 
     def __init__(self, store, meanwhile) -> None:
         super().__init__(store)
@@ -330,7 +330,7 @@ def test_versions_in_which_a_transaction_may_still_live_stay_unless_offline(plac
     with pytest.raises(Refused, match="lifetime"):
         place.policy(older_than="1d")
     assert place.plan(keep_last=1, older_than="0s", offline=True).mark.oldest == place.head.version
-    # the retention of the catalog is no mistake of whoever runs the command: the floor holds silently
+    # the catalog's retention is not an error of this command, so the floor applies silently
     with place.catalog.transaction() as transaction:
         transaction.alter_catalog({"olympia.retention.max-version-age": "1h"})
     place.clock.advance(2 * HOUR)
@@ -400,7 +400,7 @@ def test_a_rollback_between_plan_and_purge_rescues_what_it_brings_back(aged):
 
 
 class Failing(WrappedStore):
-    """Deletes so many batches, and then no more."""
+    """Deletes a number of batches, and fails after that."""
 
     def __init__(self, store, after: int) -> None:
         super().__init__(store)
@@ -660,7 +660,7 @@ class TestNothingOnAHintsWord:
     ],
 )
 def test_a_retention_that_cannot_be_understood_is_refused(aged, key, value, flag):
-    """Whoever wrote it may have meant to keep much more than the default does."""
+    """The author may have meant to keep much more than the default does."""
     definition = aged.head.definition
     definition.properties[key] = value
     with pytest.raises(Refused, match=key):

@@ -85,7 +85,7 @@ def test_where_writers_may_be_running_nothing_is_deleted_before_the_commit(place
 
 
 def test_room_for_the_commit_and_none_for_the_hint(place):
-    """Where writers may be running the purge stops, and says how it is gone on with."""
+    """If writers may be running, the purge stops, and names the command that continues it."""
     free = 0
     while True:
         try:

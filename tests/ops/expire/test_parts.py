@@ -151,7 +151,7 @@ def test_a_mark_in_parts_rests_and_is_purged_like_any_other(place):
 
 
 class InSmallParts(Listed):
-    """As this process writes very many files, with three to a part."""
+    """A manifest with three files per part, as this process writes those of very many files."""
 
     def manifest(self, store, path, oldest, former_oldest):
         return super().manifest(store, path, oldest, former_oldest, part_files=3)
@@ -172,7 +172,7 @@ def test_this_process_writes_many_files_in_parts(place):
 
 
 def test_no_file_of_a_manifest_grows_with_the_number_of_files(place):
-    """One that named ten million files itself would have more bytes than a reader takes."""
+    """A manifest that named ten million files itself would be larger than readers accept."""
     files = Listed(Doomed(f"{new_node_path()}", 2**62, "node") for _ in range(PART_FILES + 1))
     manifest = files.manifest(place.store, new_manifest_path(1), 3, 0)
     data = encode_manifest("x", manifest, "")
@@ -270,7 +270,7 @@ def test_nothing_is_deleted_on_a_manifest_whose_part_is_not_whole(place, harm):
     place.clock.advance(2 * DAY)
     plan = place.purge()
     assert "finds again" in plan.notes[0]
-    # roots of purged versions are never part of history, whoever names them
+    # roots of purged versions are never part of history, even if a manifest names them
     assert {file.kind for file in plan.files} == {"root"}
     left = {path for path in named if file_kind(path) is not FileKind.ROOT}
     assert left

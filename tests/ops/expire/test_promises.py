@@ -1,5 +1,7 @@
-"""What an expire promises where it would otherwise go wrong seldom and quietly: each of these fails when the one line
-is taken out that it is about (`tests/mutants`)."""
+"""Promises of an expire whose violations would be rare and silent.
+
+Each test fails if the single line is removed that implements its promise (`tests/mutants`).
+"""
 
 from __future__ import annotations
 
@@ -34,8 +36,7 @@ from tests.helpers.stores import WrappedStore
 
 
 def bring_back(place: Place, version: int) -> int:
-    """What another program does that knows of no quarantine: the tree of an old version as the next one, which says
-    nothing of itself."""
+    """Commit the tree of an old version, as a program does that knows of no quarantine; the actions do not tell it."""
     head = place.head
     old = Snapshot(place.store, read_root(place.store, version))
     root = replace(
@@ -49,7 +50,7 @@ def bring_back(place: Place, version: int) -> int:
 
 
 def export(place: Place, version: int, pin: str = "", expires_at_millis: int = 0, mode: str = "minimal") -> None:
-    """As another program records it."""
+    """Record an export as another program does."""
     payload = ExportDef(
         name="other",
         location="s3://x/vn/1",
@@ -141,7 +142,7 @@ def test_what_rests_after_a_purge_is_not_dead():
 
 
 def test_a_purge_does_not_take_a_later_mark_of_the_same_versions_for_its_own():
-    """It was undone, and what is marked since then has not rested."""
+    """The mark was undone, and the later mark has not rested."""
     place = marked()
     planner = place.planner()
     plan = planner.purge()
@@ -234,7 +235,7 @@ def nodes_of(store, version: int) -> set[str]:
 
 @pytest.mark.parametrize("lost", ["root", "node"])
 def test_damage_of_a_version_that_rests_stops_no_purge_and_no_node_is_deleted(lost):
-    """Nobody can tell what the version reaches: all of it would seem dead."""
+    """The files that the version reaches are unknown, so all of them would seem dead."""
     place = marked_twice()
     oldest = expired_before(place.head.definition)
     victim = root_path(oldest - 1)
@@ -308,7 +309,7 @@ def test_a_mark_rests_by_the_clock_of_the_store():
 
 
 class Unlisted(WrappedStore):
-    """Its listings do not show a file yet."""
+    """A store whose listings do not show a file yet."""
 
     def __init__(self, store, path: str) -> None:
         super().__init__(store)
@@ -325,7 +326,7 @@ def test_a_mark_that_a_listing_does_not_show_yet_has_not_rested():
 
 
 def test_a_root_that_a_listing_does_not_show_yet_does_not_make_the_one_before_it_older():
-    """Its own time is from before its writer slept."""
+    """The root has a time from before its writer slept."""
     settings = {"olympia.retention.max-version-age": "1h", "olympia.retention.min-versions": "1"}
     place = Place(txn_ttl_millis=6 * HOUR, properties=settings)
     place.namespace()
@@ -340,7 +341,7 @@ def test_a_root_that_a_listing_does_not_show_yet_does_not_make_the_one_before_it
 
 
 def test_a_young_manifest_is_not_swept():
-    """It may be of a mark that is about to be committed."""
+    """The manifest may belong to a mark that is about to be committed."""
     place = marked()
     before = {file.path for file in place.store.list("ops/expire/")}
     stray = new_node_path()
@@ -390,7 +391,7 @@ def test_the_last_save_of_a_transaction_is_deleted_last():
 
 
 def test_a_transaction_whose_beginning_is_gone_stops_it_as_fsck_says():
-    """Its files were away while an expire purged the version that it began at."""
+    """The files of the transaction were missing while an expire purged the version at which it began."""
     place = filled(12)
     place.clock.advance(HOUR)
     begun = distributed.begin(place.catalog)

@@ -1,4 +1,4 @@
-"""What becomes of a file, from what is known of it alone."""
+"""The fate of a file, from its own properties only."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_what_an_unfinished_purge_has_deleted():
 
 
 def test_a_root_that_a_sleeper_wrote_below_what_is_purged():
-    """It never was part of history, so it goes with the purge, and with nothing else."""
+    """The root was never part of history, so only the purge deletes it."""
     assert fate(root_path(4)) is FileFate.PURGED
     assert fate(root_path(5)) is FileFate.QUARANTINED
     assert fate(root_path(4), YOUNG) is FileFate.YOUNG
@@ -123,7 +123,7 @@ def test_it_can_be_sent_elsewhere():
     ],
 )
 def test_a_version_that_is_known_to_be_damaged_may_reach_any_node(damaged: int, fresh: FileFate, leaving: FileFate):
-    """One that is purged needs nothing, one at rest what can be brought back, one that stays what is there."""
+    """A purged version needs no files, a resting one those that an undo restores, a kept one all existing files."""
     sweep = replace(SWEEP, damaged=damaged)
     assert fate(NODE, sweep=sweep) is fresh
     assert fate(NODE, sweep=sweep, leaving=True) is leaving

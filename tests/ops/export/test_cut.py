@@ -1,5 +1,6 @@
-"""The power fails before any single write of an export, at either end. Nothing is recorded, nothing opens, and the
-export is gone on with.
+"""The power fails before any single write of an export, at either end.
+
+The export is not recorded, no catalog opens at the destination, and the export can be resumed.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def begun() -> MemoryStore:
 
 
 def writes(source: MemoryStore, wanted: str) -> tuple[int, int]:
-    """How many writes an export takes at the source and at the destination."""
+    """Return the numbers of writes of an export at the source and at the destination."""
     ours, theirs = CuttingStore(copy(source)), CuttingStore(MemoryStore("dest"))
     create_export(Catalog(ours, FakeClock()), theirs, "friday", SCOPES[wanted])
     return ours.writes, theirs.writes

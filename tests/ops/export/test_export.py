@@ -339,7 +339,7 @@ class TestRefused:
             scope(mode, depth, definitions)
 
     def test_a_catalog_of_the_java_sdk(self, tmp_path, dest):
-        """It is read only, so the export could not be recorded."""
+        """The catalog is read only, so the export could not be recorded."""
         java_catalog.JavaCatalog(tmp_path).commit(1)
         with pytest.raises(Unsupported) as caught:
             create_export(Catalog(LocalStore(tmp_path)), dest, "friday", FULL)
@@ -347,7 +347,7 @@ class TestRefused:
         assert files(dest) == {}
 
     def test_a_node_of_a_newer_program(self, catalog, dest):
-        """It may be whole: a newer program can export it."""
+        """The node may be sound: a newer program can export it."""
         path = nodes_of(catalog.store, catalog.snapshot().version)[-1]
         rewrite_raw(catalog.store, path, lambda raw: None, extra_column=True)
         with pytest.raises(Unsupported, match="columns") as caught:
@@ -494,7 +494,7 @@ class TestCost:
 
 
 def test_catalog_definitions_of_other_versions_stay_where_they_are(catalog, dest):
-    """One without a digest is held against the log, and for that those of other versions are read."""
+    """A definition without a checksum is compared with the log, which needs the definitions of other versions."""
     for word in "ab":
         with older_definitions(), catalog.transaction() as transaction:
             transaction.alter_catalog({"word": word})
@@ -509,7 +509,7 @@ def test_catalog_definitions_of_other_versions_stay_where_they_are(catalog, dest
 
 
 class TwoPlaces(WrappedStore):
-    """A destination that whoever copies sees another place at: what goes there is found there, and nowhere else."""
+    """A destination whose copier sees another place: files that are copied there exist only there."""
 
     def __init__(self, store, prefix):
         super().__init__(store)
@@ -563,7 +563,7 @@ class TestWhatIsThere:
             create_export(catalog, Renamed(dest), "friday", FULL)
 
     def test_commits_on_an_export_that_nobody_recorded(self, catalog, dest, clock):
-        """Its root stood already, so others took it for the catalog that it is: what they added is no difference."""
+        """The root existed already, so other programs used the catalog: their additions are no difference."""
         with pytest.raises(PowerCut):
             # what comes after the note that it has begun is the record
             create_export(Catalog(CuttingStore(catalog.store, 1), clock), dest, "friday", FULL)
@@ -633,7 +633,7 @@ class TestOthersAtTheSameTime:
 
     @pytest.mark.parametrize("moment", ["while files are copied", "before the root"])
     def test_an_init_at_the_same_place(self, catalog, dest, clock, moment):
-        """That of a program which does not look whether there is anything; ours makes none there."""
+        """A program without our check creates a catalog there; ours does not."""
         other = MemoryStore()
         Catalog.create(other, clock=clock)
 
@@ -725,7 +725,7 @@ class TestResume:
         check_catalog(dest)
 
     def test_a_definition_that_was_cut_at_the_destination_is_no_copy(self, catalog, dest):
-        """What is left of it can be parsed, and has no digest that would say that it is all."""
+        """The rest of the definition can be parsed, and has no checksum."""
         total = CuttingStore(MemoryStore("whole"))
         create_export(catalog, total, "whole", FULL)
         with pytest.raises(PowerCut):

@@ -140,7 +140,7 @@ class Failing(WrappedStore):
 
 
 def test_a_store_that_is_ill(catalog, places):
-    """What cannot be read is never copied, and never damage; where nothing is copied some files may be unreadable."""
+    """Unreadable files are neither copied nor damage. A verification that copies nothing tolerates some of them."""
     definitions = [place for place, is_node in places.items() if not is_node]
     few, many = definitions[: FAILURES_IN_A_ROW - 1], definitions[:FAILURES_IN_A_ROW]
     ill = Failing(catalog.store, StorageFailed("an i/o error"))
@@ -173,7 +173,7 @@ def test_what_is_copied_is_read_there_and_what_is_shared_in_the_catalog(catalog,
 
 
 class Taken(WrappedStore):
-    """Somebody else's file stands where the first portion goes; what comes after it is refused in another way."""
+    """Another program's file stands in place of the first portion; the second one is refused in another way."""
 
     portions = 0
 

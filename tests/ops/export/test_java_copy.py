@@ -167,7 +167,7 @@ def test_a_catalog_of_the_sdk_s_is_copied_too(name, tmp_path):
 
 
 def test_what_is_cut_off_is_no_catalog_for_the_sdk(catalog):
-    """It asks for version 0, which comes last."""
+    """The SDK asks for version 0, which is written last."""
     whole = MemoryStore()
     create_java_copy(catalog, whole, "copy")
     writes = sum(1 for _ in whole.list())

@@ -73,7 +73,7 @@ def place(request, tmp_path) -> Iterator[object]:
 
 PAIRS = [("local", "s3"), ("s3", "local"), ("s3", "s3"), ("local", "gcs"), ("gcs", "s3")]
 SHARING = [("local", "s3"), ("gcs", "s3")]
-"""What stays in the catalog is read from where it is: a folder and a bucket."""
+"""Shared files are read from their own place: a folder and a bucket."""
 
 
 @pytest.mark.parametrize(
@@ -134,7 +134,7 @@ def test_a_prefix_inside_the_catalog_and_one_around_it(s3):
 
 
 def test_the_same_prefix_on_another_server(s3):
-    """As when a catalog moves from one cloud to another."""
+    """For example, a catalog moves from one cloud to another."""
     from olympia_cli.storage.s3 import S3Store
 
     with StrictS3() as other:

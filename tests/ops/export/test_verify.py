@@ -186,7 +186,7 @@ class TestDamaged:
         assert "in the catalog" in found.findings[0].message
 
     def test_a_shared_definition_that_the_log_disproves(self, catalog, dest):
-        """It was cut behind its id: it can be parsed, and says less."""
+        """The definition was cut behind its id: it can be parsed, but has fewer fields."""
         create_export(catalog, dest, "friday", MINIMAL, at=AtVersion(2))
         path = max(path for path in files(catalog.store) if path.startswith("def/table/"))
         cut = TableDef(id=TableDef.FromString(catalog.store.read(path)).id)
@@ -240,7 +240,7 @@ class TestDamaged:
     )
     @pytest.mark.parametrize("where", ["child", "definition", "catalog"])
     def test_a_pointer_outside(self, catalog, dest, pointer, where):
-        """It is named, and never followed."""
+        """The pointer is named, and never followed."""
         create_export(catalog, dest, "friday", FULL)
         root = decode_root(dest.read(root_path(3)), root_path(3))
         node, catalog_def = root.node, root.catalog_def

@@ -179,7 +179,7 @@ def mend(store: MemoryStore) -> int:
 
 
 def told(report: Report) -> list[tuple[str, str, int | None]]:
-    """What is wrong with files: how bad it is, the file, and the repair that answers it."""
+    """Return the severity, the file and the answering repair of each damage."""
     bad = [found for found in report.findings if found.severity != "info"]
     return [(str(found.severity), found.path, found.mended_in) for found in bad]
 

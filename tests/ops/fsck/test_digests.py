@@ -50,7 +50,7 @@ def forgetful() -> tuple[MemoryStore, str]:
 
 @pytest.fixture(params=[None, 8], ids=["digest first", "digest last, version 8"])
 def forgotten(request) -> tuple[MemoryStore, str, str]:
-    """Such a catalog of this program or of an older one, and what is said of a definition in it that lost its end."""
+    """Return a catalog of this program or of an older one, and the message about a definition that lost its end."""
     with contextlib.nullcontext() if request.param is None else older_definitions(request.param):
         store, path = forgetful()
     assert not everything(store).damaged

@@ -508,7 +508,7 @@ def test_a_thousand_of_one_kind_are_twenty_and_a_sum(store):
 
 def test_files_of_a_version_that_is_committed_meanwhile_are_no_orphans(store):
     class Busy(WrappedStore):
-        """While all files are listed, somebody commits."""
+        """Another writer commits while all files are listed."""
 
         def list(self, prefix: str = "", temporary: bool = False) -> Any:
             if temporary:

@@ -1,4 +1,4 @@
-"""Which run of fsck takes the place of which, in what is left for `status`."""
+"""The records of fsck runs for `status`: a run replaces less thorough earlier ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What others do while fsck reads: what they gave up needs nothing any more."""
+"""Changes by other processes while fsck reads: objects that they dropped need no files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.helpers.stores import WrappedStore
 
 
 class Dropping(WrappedStore):
-    """Somebody drops an export once its root was looked for."""
+    """Another process drops an export after its root was read."""
 
     def __init__(self, catalog: Catalog, name: str, pin: str) -> None:
         super().__init__(catalog.store)

@@ -77,7 +77,7 @@ class Place:
         return oldest_version(self.catalog.snapshot())
 
     def undo(self) -> list[Finding]:
-        """As the command does it; what stays in the way. The catalog is as sound as before."""
+        """Undo as the command does, and return the remaining errors. The catalog stays as sound as before."""
         plan, errors = plan_whole_undo(self.catalog.snapshot())
         undo(self.catalog, back_to=plan.oldest)
         self.check()
@@ -186,7 +186,7 @@ def test_where_nothing_is_whole_nothing_comes_back(place: Place) -> None:
 
 
 def test_damage_that_is_known_is_not_in_the_way(place: Place) -> None:
-    """It was acknowledged when it was history, and comes back as such."""
+    """The damage was acknowledged in history, and stays acknowledged when it is restored."""
     place.undo()
     spoil(place.store, place.definitions[2], "missing")
     report = fsck(place.store, level=Level.FULL, all_versions=True)
@@ -230,4 +230,4 @@ def test_the_command_says_what_stays(place: Place, monkeypatch: pytest.MonkeyPat
     assert done.stderr.splitlines()[-1].endswith("and then: olympia -c memory://rest expire undo")
     run_here("-c", "memory://rest", "fsck", "--level", "full", "--all-versions").ok()
     again = run_here("-c", "memory://rest", "expire", "undo", "--yes")
-    assert (again.exit_code, "nothing of what is in quarantine is whole" in again.stdout) == (3, True)
+    assert (again.exit_code, "no version in quarantine is sound" in again.stdout) == (3, True)

@@ -18,7 +18,7 @@ from tests.helpers.stores import CountingStore
 
 
 class BusyClock(FakeClock):
-    """While somebody sleeps, others work: what to do in each sleep, and then the end."""
+    """A clock that runs other work during each sleep, and then ends."""
 
     def __init__(self, *turns: Callable[[], None]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ def commit(catalog: Catalog, name: str) -> None:
 
 
 def followed(catalog: Catalog, clock: BusyClock, said: list[str] | None = None) -> list[LogEntry]:
-    """What is seen until somebody presses Ctrl-C."""
+    """Return the entries that were seen until Ctrl-C."""
     found = []
     try:
         for entry in follow(catalog.snapshot(), clock, 2.0, (said if said is not None else []).append):

@@ -1,4 +1,4 @@
-"""What the log reads, and what it says of rollbacks."""
+"""The reads of the log, and its entries of rollbacks."""
 
 from __future__ import annotations
 

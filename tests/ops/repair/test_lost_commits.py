@@ -1,5 +1,7 @@
-"""The roots of the last commits are gone, or empty: what the nodes tell that nothing points to, and what nobody can
-tell. A plan that says that it loses nothing loses nothing."""
+"""Lost or empty roots of the last commits: facts from unreferenced nodes, and unknown facts.
+
+A plan that names no losses loses nothing.
+"""
 
 from __future__ import annotations
 
@@ -167,7 +169,7 @@ def test_a_power_cut_at_any_write(place: Place) -> None:
         again = plan_repair(broken)
         apply_repair(broken, place.clock, again, AUTHOR)
         check_catalog(broken)
-        # nodes of the repair that died are there, too: nobody can tell them from those of the lost commit
+        # nodes of the repair that died exist too, and cannot be told from those of the lost commit
         assert objects(broken) == before or not is_sure(again)
 
 
@@ -197,11 +199,11 @@ def test_a_distributed_transaction_is_brought_back_by_its_running_root(place: Pl
     assert any("is a copy of its root" in detail for detail in made.steps[0].details)
 
 
-# What nobody can tell
+# Unknown facts
 
 
 def leave_nodes(place: Place, name: str) -> None:
-    """What a commit leaves that has lost: nodes and definitions, and no root."""
+    """Leave the files of a commit that lost the race: nodes and definitions, but no root."""
     place.clock.advance(HOUR)
     transaction = place.catalog.begin()
     transaction.create_table(table(name), location(7))
@@ -296,7 +298,7 @@ def test_definitions_of_a_lost_commit_are_taken_and_doubtful(small: Place, how: 
 
 
 def test_a_definition_that_follows_another_one_is_not_taken(small: Place) -> None:
-    """Somebody tried to go on from metadata that another commit had replaced, and failed; then a root is lost."""
+    """A writer began from metadata that another commit had replaced, and failed; then a root is lost."""
     slow = small.catalog.begin()
     slow.alter_table(table("a.t3"), {}, (), location(50))
     slow.alter_table(table("a.t4"), {"k": "slow"})

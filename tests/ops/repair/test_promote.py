@@ -1,4 +1,4 @@
-"""A copy takes a catalog's place, whatever is left of that, and nobody commits into the former catalog afterwards."""
+"""A copy takes a damaged catalog's place, and no commit reaches the former catalog afterwards."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def lake() -> MemoryStore:
 
 
 def contents(store: Store) -> dict[str, object]:
-    """What the latest version holds, whatever became of those before it."""
+    """Return the content of the latest version, even if older ones are damaged."""
     found = check_catalog(store, all_versions=False)
     return shown(found[max(found)])
 
@@ -283,7 +283,7 @@ def test_a_copy_that_shares_what_is_damaged_is_refused():
     copy = exported("minimal")
     node_and_definition(store)
     before = files_of(store)
-    with pytest.raises(Damaged, match="is not whole") as refused:
+    with pytest.raises(Damaged, match="is not sound") as refused:
         open_copy(copy, store, clock())
     assert refused.value.command == ("-c", copy.uri, "fsck")
     assert files_of(store) == before
@@ -294,7 +294,7 @@ def test_a_copy_that_is_not_whole_is_refused(damage):
     store = lake()
     copy = MemoryStore("copy", dict(WHOLE))
     damage(copy)
-    with pytest.raises(Damaged, match="is not whole"):
+    with pytest.raises(Damaged, match="is not sound"):
         open_copy(copy, store, clock())
 
 
@@ -345,7 +345,7 @@ def test_a_definition_that_is_damaged_here_is_brought_under_another_name():
 
 
 def test_a_definition_that_was_rewritten_here_is_not_shared():
-    """It is whole, and it is not what the copy has under the same name."""
+    """The definition is sound, but differs from the copy's definition of the same name."""
     store = lake()
     path = str(Catalog(store).snapshot().find(table("a.t8")))
     rewrite_definition(store, path, lambda found: found.properties.update({"by": "somebody"}))
@@ -425,7 +425,7 @@ def test_a_writer_who_was_first_is_not_passed_over():
 
 
 class Busy(WrappedStore):
-    """Somebody commits while its versions are listed for the n-th time."""
+    """Another writer commits while the versions are listed for the n-th time."""
 
     def __init__(self, store: Store, at: int) -> None:
         super().__init__(store)
@@ -494,7 +494,7 @@ def test_a_distributed_transaction_cannot_be_committed_any_more():
 
 
 def scene(damage: Callable[[Store], None]) -> tuple[Files, MemoryStore]:
-    """What is left, and a copy: of version 3 where readers would find the same in both else."""
+    """Return the files of a damaged catalog, and a copy of version 3 that readers can tell from it."""
     store, copy = lake(), MemoryStore("copy")
     damage(store)
     at = AtVersion(3 if damage in (nothing, middle) else LAST)
@@ -523,7 +523,7 @@ def cut_off(store: Store, copy: Store, cut_at: int) -> None:
 
 
 def in_place(store: Store, files: Files, copy: Store) -> bool:
-    """Whether the copy is in place; if it is not, the former catalog is, as it was."""
+    """Return whether the copy is in place. Otherwise the former catalog must be unchanged."""
     former = MemoryStore("former", dict(files))
     before, held, now = outcome(former), outcome(copy), outcome(store)
     assert before != held
@@ -536,14 +536,14 @@ def in_place(store: Store, files: Files, copy: Store) -> bool:
 
 
 def bare(store: Store) -> object:
-    """What readers find without a hint."""
+    """Return the content that readers see without hints."""
     found: list[object] = []
     without_hints(store, lambda copy: found.append(outcome(copy)))
     return found[0]
 
 
 def outcome(store: Store) -> object:
-    """What readers find, with a hint or without."""
+    """Return the content that readers see, with or without hints."""
     try:
         snapshot = Catalog(store).snapshot()
         kinds = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)
@@ -607,7 +607,7 @@ def place(request: pytest.FixtureRequest, tmp_path) -> Iterator[Callable[[], Sto
 
 
 def test_cut_off_at_any_write_on_a_real_store(place):
-    """What is in place is the same at each write as in memory, and the next run finishes."""
+    """Each write has the same effect as in memory, and the next run finishes."""
     files, copy = SCENES[middle]
     former, held = outcome(MemoryStore("former", dict(files))), outcome(copy)
     for cut_at in range(writes(middle)):
@@ -764,7 +764,7 @@ def test_what_rested_in_quarantine_before_comes_back_and_is_kept_aside():
 
 
 def test_times_go_on_where_the_clock_of_the_former_catalog_was():
-    """Whoever promotes has a clock that is behind, and the latest root cannot be read."""
+    """The clock of this machine is behind, and the latest root cannot be read."""
     for damage in (nothing, latest_cut, middle):
         store = lake()
         damage(store)
@@ -885,7 +885,7 @@ def test_a_catalog_of_another_order_is_refused():
 
 
 def test_a_copy_under_another_id_takes_the_place_under_the_id_of_the_catalog():
-    """As a rebuilt one is: its objects are those of the catalog."""
+    """A rebuilt catalog has another id, but the objects of the catalog."""
     store, copy = lake(), MemoryStore("copy")
     catalog = Catalog.create(copy, order=4, clock=clock())
     with catalog.transaction() as transaction:

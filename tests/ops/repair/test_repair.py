@@ -87,7 +87,7 @@ def files_of(store: Store) -> dict[str, bytes]:
 
 
 def whole(store: Store) -> Objects:
-    """What the latest version holds; it must be sound. Transactions are left out: no repair of a version mends them."""
+    """Return the content of the latest version, which must be sound, without transactions: no repair mends those."""
     copy = MemoryStore()
     copy.create_many({path: data for path, data in files_of(store).items() if not path.startswith("dtxn/")})
     contents = check_catalog(copy, all_versions=False)
@@ -121,7 +121,7 @@ def apply(store: Store, made: RepairPlan) -> int | None:
 
 
 def check_by_fsck(store: Store) -> None:
-    """What looks for damage finds none in the version that the repair left."""
+    """Check that fsck finds no damage in the repaired version."""
     report = fsck(store, level=Level.FULL)
     hit = [
         finding
@@ -134,7 +134,7 @@ def check_by_fsck(store: Store) -> None:
 
 
 def check_losses(before: Objects, after: Objects, made: RepairPlan) -> None:
-    """What is gone, changed or new is what the plan says, exactly."""
+    """Check that the lost, changed and new objects are exactly those of the plan."""
     loses, reverts = set(made.loses), {name for step in made.steps for name in step.reverts}
     ranges = [one for step in made.steps for one in step.lost_ranges]
     gone = before.keys() - after.keys()
@@ -264,7 +264,7 @@ def test_any_single_file_can_go_after_an_expire(expired, how):
 
 
 def test_a_definition_that_is_cut_where_a_field_ends_is_told_by_the_log(make):
-    """It parses, and has no digest, as those of other programs have none."""
+    """The definition can be parsed, and has no checksum, like those of other programs."""
     sample = make_sample(older=4)
     before = latest(sample)
     store = make(sample)
@@ -360,7 +360,7 @@ def test_a_leaf_that_says_what_cannot_be(make, sample, shape):
     apply(store, made)
     after = whole(store)
     if shape.startswith("a key "):
-        # the file is whole and says so itself: nobody can know that the key was another one
+        # the file is sound and its checksum is correct: no program can know that the key was another one
         assert before.keys() - after.keys() <= before.keys()
     if shape != "a key that no object has" and shape != "a key of no known type":
         assert after == before
@@ -425,7 +425,7 @@ def test_a_leaf_on_the_wrong_level(make, sample):
 
 
 def test_leaves_that_are_too_deep_but_hide_nothing(make, sample):
-    """A subtree that is a level higher than its neighbours: all keys can be read, and the tree is built anew."""
+    """A subtree is a level deeper than its neighbours: all keys can be read, and the tree is rebuilt."""
     before = latest(sample)
     store = make(sample)
     tree = sample.tree()
@@ -470,8 +470,8 @@ def test_a_table_without_its_namespace_gets_one(make, sample):
     after = whole(store)
     assert after.keys() - before.keys() == {ns("aa")}
     assert before.keys() - after.keys() == set()
-    assert after[ns("a")].keys() == {"id"}, "it is made anew, without properties"
-    assert "namespace a: made anew" in " ".join(made.steps[0].details)
+    assert after[ns("a")].keys() == {"id"}, "created again, without properties"
+    assert "namespace a: created again" in " ".join(made.steps[0].details)
 
 
 def _renamed(node: Node, old: str, new: str) -> Node:
@@ -801,7 +801,7 @@ def test_a_log_that_fsck_cannot_read_is_mended(sample):
 
 @pytest.mark.parametrize("change", ["id", "sizes", "no sizes"])
 def test_several_versions_with_a_definition_of_another_catalog(sample, change):
-    """What most versions say is right, though the newest ones agree with each other."""
+    """The definition that most versions have is right, although the newest ones agree on another."""
     before = latest(sample)
     store = sample.store()
     path = sample.tree().root.catalog_def
@@ -1037,7 +1037,7 @@ class CountingCodec(KeyCodec):
 
 
 def cost(versions: int, bad: int) -> tuple[int, int]:
-    """What it takes to put together a version, leaves of which no version has whole: nodes asked for, keys made."""
+    """Return the cost of assembling a version with unreadable leaves: nodes requested, keys made."""
     store = MemoryStore()
     catalog = Catalog.create(store, order=4)
     with catalog.transaction() as t:
@@ -1070,7 +1070,7 @@ def test_an_action_is_done_again_only_where_it_belongs():
 
 
 def _cut(store, path: str) -> None:
-    """What is left of a table's definition can be parsed, and says less."""
+    """Cut a table's definition, so that the rest can be parsed."""
     store.overwrite(path, TableDef(id=TableDef.FromString(store.read(path)).id).SerializeToString())
 
 

@@ -52,7 +52,7 @@ def contents(store: Store) -> Objects:
 
 
 def held(sample: Sample, version: int | None = None) -> Objects:
-    """What a version of the sound sample holds."""
+    """Return the content of a version of the sound sample."""
     copy = MemoryStore()
     newest = sample.latest if version is None else version
     copy.create_many(
@@ -79,7 +79,7 @@ def save(store: Store, dest: Store) -> SalvageReport:
 def _made_anew(report: SalvageReport) -> int:
     """Namespaces that came with leftovers; those of versions are counted with their objects."""
     return sum(
-        "made anew, because tables or views are in it" in note and "without" not in note for note in report.notes
+        "created again, for the tables or views in it" in note and "without" not in note for note in report.notes
     )
 
 

@@ -1,4 +1,4 @@
-"""A root that stands at the name of a later version and is a copy of an older one: nobody takes it for the latest."""
+"""Stray roots: copies of older roots under the name of a later version are not taken for the latest version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What versions reach, and what is said of a file that is not whole: what fsck says of it."""
+"""The files that versions reach, and the findings for unsound ones, which are those of fsck."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def store() -> MemoryStore:
 
 
 def leaf(store) -> str:
-    """One that only tables are in."""
+    """Return a leaf that contains only tables."""
     return leaves_of(store, LATEST)[-1]
 
 
@@ -58,7 +58,7 @@ def definition(store) -> str:
 
 
 def catalog_definition(store) -> str:
-    """That of a version before the latest, which says how files are judged."""
+    """Return the definition of a version before the latest, whose sizes decide how files are checked."""
     snapshot = Catalog(store).snapshot(AtVersion(2))
     path = "def/catalog/00000000-0000-4000-8000-000000000000.binpb"
     store.create(path, store.read(snapshot.root.catalog_def))
