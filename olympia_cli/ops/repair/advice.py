@@ -7,7 +7,7 @@ planned.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -30,7 +30,7 @@ from olympia_cli.names import AtVersion, TableName, ViewName
 from olympia_cli.ops.export.note import read_note, resume_words
 from olympia_cli.ops.fsck.acknowledged import of_the_past
 from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.data import DataChecks
+from olympia_cli.ops.fsck.data import DataChecks, with_data
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity
 from olympia_cli.ops.fsck.fsck import Level, Report
 from olympia_cli.ops.fsck.versions import inside
@@ -170,7 +170,7 @@ def _planned(
     else:
         yield from _tables(store, report, data)
         if report.last_sound_version is not None:
-            yield from _rollback(store, report.last_sound_version)
+            yield from _rollback(store, report.last_sound_version, data)
 
 
 def _root_is_lost(report: Report) -> bool:
@@ -226,19 +226,29 @@ def _left_behind(report: SalvageReport) -> int | None:
     return len(report.lost) + len(report.doubtful)
 
 
-def _rollback(store: Store, version: int) -> Iterator[Advice]:
+def _rollback(store: Store, version: int, data: DataChecks | None) -> Iterator[Advice]:
     """Yield a rollback to the last sound version. Called if there is nothing to repair: only data of objects is
-    damaged.
+    damaged. fsck may not have read the data of this version, so `data` checks the objects that would come back.
     """
     catalog = Catalog(store)
     try:
-        head = catalog.snapshot()
-        changes = [change.change for change in diff(head, catalog.snapshot(AtVersion(version)))]
+        head, former = catalog.snapshot(), catalog.snapshot(AtVersion(version))
+        changes = list(diff(head, former))
+        came = [change.new for change in changes if change.new is not None]
+        if data is not None and _is_lost(came, data):
+            return
     except OlympiaError:
         return
     if head.version != version:
         why = f"the content of v{version}, the last sound version"
-        yield Advice(("rollback", f"v{version}"), len(changes) - changes.count("created"), why)
+        created = sum(change.change == "created" for change in changes)
+        yield Advice(("rollback", f"v{version}"), len(changes) - created, why)
+
+
+def _is_lost(objects: Iterable[CatalogObject[ObjectDefinition]], data: DataChecks) -> bool:
+    """Return whether metadata or data of one of these tables and views is lost."""
+    checked = (parts for found in objects if (parts := with_data(found.name, found.definition)) is not None)
+    return any(hit.finding.severity is Severity.ERROR for hit in data.check(checked, SILENT))
 
 
 def _tables(store: Store, report: Report, data: DataChecks | None) -> Iterator[Advice]:
