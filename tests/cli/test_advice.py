@@ -297,6 +297,28 @@ def test_a_sound_catalog_is_planned_nothing_for(run, whole, monkeypatch):
     assert run("-c", URI, "fsck").ok().stderr == ""
 
 
+def test_of_two_objects_with_one_id_the_log_tells_which_one_to_drop(run, whole, monkeypatch):
+    store = place(whole, monkeypatch)
+    ids_twice(store)
+    first, *others = run("-c", URI, "fsck", "--level", "full", "--json").json["next"]
+    assert (first["command"][3:], first["loses"]) == (["table", "drop", "b.t90"], 1)
+    assert [other["command"][3] for other in others] == ["rollback"]
+    typed(run, first["command"])
+    assert not run("-c", URI, "fsck", "--level", "full", "--json").json["damaged"]
+
+
+def test_without_the_log_either_of_two_objects_with_one_id_can_be_dropped(run, whole, monkeypatch):
+    store = place(whole, monkeypatch)
+    run("-c", URI, "ns", "create", "last").ok()
+    run("-c", URI, "expire", "--keep-last", "1", "--older-than", "0s", "--grace", "0s", "--offline", "--yes").ok()
+    ids_twice(store)
+    told = run("-c", URI, "fsck", "--level", "full", "--json").json["next"]
+    drops = [(advice["command"][3:], advice["loses"]) for advice in told if advice["command"][3] == "table"]
+    assert drops == [(["table", "drop", "a.t80"], None), (["table", "drop", "b.t90"], None)]
+    typed(run, told[0]["command"])
+    assert not run("-c", URI, "fsck", "--level", "full", "--json").json["damaged"]
+
+
 def test_an_empty_place_is_chosen_for_a_new_catalog(run, whole, monkeypatch, tmp_path):
     gap(place(whole, monkeypatch))
     memory.shared(f"{NAME}-salvaged").create("mine.txt", b"mine")
