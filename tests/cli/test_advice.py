@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion, Kind, ObjectName
@@ -379,6 +380,20 @@ def test_after_a_repair_the_past_is_what_is_next(run, whole, monkeypatch):
     typed(run, acknowledge["command"])
     told = run("-c", URI, "fsck", "--json").ok().json
     assert (told["damaged"], told["next"]) == (False, [])
+
+
+def test_no_rollback_is_advised_where_a_transaction_alone_is_damaged(run, whole, monkeypatch):
+    store = place(whole, monkeypatch)
+    begun = distributed.begin(Catalog(store))
+    begun.transaction.create_namespace(ns("staged"))
+    begun.save()
+    root_of_the_past_empty(store)
+    for save in store.list("dtxn/"):
+        spoil(store, save.path, "zeros")
+    told = run("-c", URI, "fsck", "--level", "full", "--all-versions", "--acknowledge")
+    assert (told.exit_code, "acknowledges" in told.stderr) == (50, True)
+    assert f"txn abort {begun.id}" in told.stderr
+    assert "rollback" not in told.stderr
 
 
 def test_a_commit_below_a_stray_root_says_what_to_do(run, whole, monkeypatch):

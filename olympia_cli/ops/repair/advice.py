@@ -172,7 +172,8 @@ def _planned(
     else:
         yield from _same_ids(store, report)
         yield from _tables(store, report, data)
-        if report.last_sound_version is not None:
+        # after an acknowledgement, the latest version is newer than the checked one
+        if report.last_sound_version is not None and report.last_sound_version != report.latest:
             yield from _rollback(store, report.last_sound_version, data)
 
 
@@ -242,10 +243,9 @@ def _rollback(store: Store, version: int, data: DataChecks | None) -> Iterator[A
             return
     except OlympiaError:
         return
-    if head.version != version:
-        why = f"the content of v{version}, the last sound version"
-        created = sum(change.change == "created" for change in changes)
-        yield Advice(("rollback", f"v{version}"), len(changes) - created, why)
+    why = f"the content of v{version}, the last sound version"
+    created = sum(change.change == "created" for change in changes)
+    yield Advice(("rollback", f"v{version}"), len(changes) - created, why)
 
 
 def _same_ids(store: Store, report: Report) -> Iterator[Advice]:
