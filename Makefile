@@ -97,6 +97,7 @@ lint: style types
 style: $(DEVELOPMENT)
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+	$(BIN)/python tools/check_prose.py README.md CHANGELOG.md SECURITY.md CONTRIBUTING.md docs tests/README.md
 
 types: $(DEVELOPMENT)
 	$(TYPES)

@@ -19,6 +19,7 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -219,7 +220,7 @@ def main(words: Sequence[str] | None = None) -> int:
         print("\n".join(results[-1].lines), flush=True)
     took = f"The run took {(time.monotonic() - began) / 60:.0f} minutes."
     print(f"{time.strftime('%H:%M:%S')} {took}", file=sys.stderr)
-    page[0] += f" {took}"
+    page[0] = textwrap.fill(f"{page[0]} {took}", 100, break_long_words=False, break_on_hyphens=False)
     wrong = failures(results, numbers)
     if asked.docs is not None:
         write_docs(asked.docs, "\n".join(page), {k: v for one in results for k, v in one.laws.items()}, bench)

@@ -113,7 +113,7 @@ def problems_of_prose(text: str, line: int) -> Iterator[Problem]:
 
 def problems_of_words(text: str, line: int) -> Iterator[Problem]:
     """Find phrases that hide the subject or replace a term of the trade."""
-    for match in BANNED.finditer(re.sub(r"`[^`]*`", "``", text)):
+    for match in BANNED.finditer(re.sub(r"`[^`]*`|\]\([^)]*\)", "``", text)):
         yield line, f"says {match[0]!r}"
 
 

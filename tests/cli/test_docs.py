@@ -1,4 +1,4 @@
-"""One error class, one meaning, one exit code; the list of codes in the manual is the classes'."""
+"""One error class, one meaning, one exit code. The pages of reference list what the program has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from olympia_cli import errors
+from olympia_cli.catalog.checks import SETTINGS
 from olympia_cli.errors import OlympiaError
+from olympia_cli.ops.fsck.findings import CODES as CODES_OF_FSCK
+from olympia_cli.ops.fsck.findings import severity
 
 CODES = {
     1: "a bug",
@@ -99,3 +102,26 @@ def test_the_tests_of_the_doors_are_there(named):
         found = [node for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef) and node.name == name]
         assert len(found) == 1, named
         body = found[0].body
+
+
+def test_the_page_of_findings_has_every_code():
+    page = (DOORS.parent / "reference" / "findings.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (F\d{3}) \| (\w+) \| (.*) \|$", page, re.MULTILINE)
+    assert rows == [(code, str(severity(code)), text) for code, text in CODES_OF_FSCK.items()]
+
+
+def test_the_page_of_configuration_has_every_setting_and_variable():
+    page = (DOORS.parent / "reference" / "configuration.md").read_text(encoding="utf-8")
+    assert set(re.findall(r"^\| `(olympia\.[a-z.-]+)` \|", page, re.MULTILINE)) == set(SETTINGS)
+    source = "".join(path.read_text() for path in Path(errors.__file__).parent.rglob("*.py"))
+    assert set(re.findall(r"`(OLYMPIA_[A-Z_]+)`", page)) == set(re.findall(r"\bOLYMPIA_[A-Z_]*[A-Z]\b", source))
+
+
+def test_the_map_of_the_tests_names_what_exists():
+    tests = Path(__file__).parents[1]
+    tables = re.findall(r"^\| .+ \|$", (tests / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+    named = {path for row in tables for path in re.findall(r"`([\w/*]+(?:/|\.py|\.txt))`", row)}
+    assert len(named) > 100
+    assert not [path for path in named if not any(tests.glob(path))]
+    folders = {path.name for path in tests.iterdir() if any(path.rglob("test_*.py"))}
+    assert folders <= {path.partition("/")[0] for path in named}

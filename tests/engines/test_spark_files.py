@@ -53,7 +53,7 @@ def test_what_is_expired_is_gone_for_older_versions_too_and_the_log_says_when(fi
     files.sql(EXPIRE.format("lake", "files.expired"))
     assert files.sql("select count(*) from lake.files.expired") == [(3,)]
     last = files.show("log", "-n", "1")
-    assert "snapshots expired, whose files engines delete" in str(last)
+    assert "expired, whose files engines delete" in str(last)
     missing = files.olympia("table", "head", "files.expired", "--at", f"v{version}", code=10)
     assert missing == ""
 

@@ -17,7 +17,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.quarantine import purged_before, read_quarantine
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
-from olympia_cli.catalog.versions import RootFile, read_hints
+from olympia_cli.catalog.versions import RootFile, read_hints, read_latest
 from olympia_cli.errors import (
     CommitConflict,
     CommitUnknown,
@@ -306,10 +306,11 @@ def hint(version: int) -> Work:
 
 
 def read_after_hint(version: int) -> Work:
-    """Such a hint comes, and then somebody looks at the latest version."""
+    """A late write of this hint, then a read of the latest version. No hint is written before its version."""
 
     def work(stage: Stage) -> Seen:
-        hint(version)(stage)
+        if read_latest(stage.store).version >= version:
+            hint(version)(stage)
         return read(stage)
 
     return work

@@ -24,7 +24,8 @@ PATIENCE = 120.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """How one commit ended: `committed`, `conflict`, `refused` (a statement did not fit) or the name of an error."""
+    """The end of one commit: `committed`, `unneeded` (others had done all of it), `conflict`, `refused` (a statement
+    did not fit) or the name of an error."""
 
     id: str
     what: str
@@ -82,7 +83,8 @@ def _commit(catalog: Catalog, transaction: Transaction, what: str, refused: str)
         return Outcome(transaction.id, what, "conflict", message=str(error))
     except OlympiaError as error:
         return Outcome(transaction.id, what, type(error).__name__, message=str(error))
-    return Outcome(transaction.id, what, "committed", done.version)
+    # other writers may have done all of it first: then there is no version of its own
+    return Outcome(transaction.id, what, "committed" if done.actions else "unneeded", done.version)
 
 
 Statement = Callable[[Transaction, int, int, random.Random], None]

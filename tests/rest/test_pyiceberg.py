@@ -75,7 +75,7 @@ def test_the_log_says_when_snapshots_were_expired(served, client):
     table.append(ROWS)
     table.maintenance.expire_snapshots().by_id(table.snapshots()[0].snapshot_id).commit()
     info = commit_info(served.catalog.snapshot().actions())
-    assert info.message == "commit to s.expired: 1 snapshots expired, whose files engines delete"
+    assert info.message == "commit to s.expired: 1 snapshot expired, whose files engines delete"
     assert client.load_table("s.expired").scan().to_arrow().num_rows == 6
     client.drop_table("s.expired")
 

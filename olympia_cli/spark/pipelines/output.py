@@ -19,7 +19,7 @@ def write_parquet(frame: DataFrame, path: str) -> None:
 
     `path` is Spark's: the cluster's settings define the store that it names.
     """
-    error = PathTaken(f"there is something at {path} already", hint="choose another place")
+    error = PathTaken(f"{path} already exists and is not an empty folder", hint="choose another folder")
     with _refused("PATH_ALREADY_EXISTS", error):
         # "errorifexists" means the same, and Spark Connect does not know it
         frame.write.mode("error").parquet(path)
