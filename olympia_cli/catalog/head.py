@@ -54,8 +54,13 @@ class Head:
         return found
 
     def look_to_commit(self, names: Sequence[ObjectName] = ()) -> Snapshot:
-        """Like `look`, for a commit. Raise Damaged if a commit would close a gap in the history."""
+        """Like `look`, for a commit. Raise Damaged if a commit would close a gap in the history, or take the name of
+        a lost version.
+        """
         found = self._still_there(names)
+        if found is not None and (found.file.hint or 0) > found.version:
+            # a hint ahead tells of a lost version, so read it again, with all checks
+            found = None
         if found is None and (found := self._newer()) is not None:
             check_no_gap(found)
         if found is None:

@@ -127,6 +127,18 @@ def test_a_copy_of_a_root_behind_what_others_committed_neither(files):
         catalog.begin()
 
 
+def test_a_lost_version_is_not_overwritten_after_a_read(files):
+    commit(Catalog(files))
+    files.delete_many([root_path(2)])
+    catalog = Catalog(files, remembers=True)
+    catalog.snapshot().table(NAME)
+    with pytest.raises(Damaged, match="it says 2, and the last root is that of version 1"):
+        catalog.begin()
+    assert files.read(LATEST) == b"2"
+    files.overwrite(LATEST, b"1")
+    commit(catalog)
+
+
 def test_after_a_while_the_whole_way_is_gone_again(files):
     """An expire may have taken the version that is known and the one after it."""
     clock = FakeClock()

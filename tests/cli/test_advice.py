@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion, Kind, ObjectName
@@ -297,6 +298,28 @@ def test_a_sound_catalog_is_planned_nothing_for(run, whole, monkeypatch):
     assert run("-c", URI, "fsck").ok().stderr == ""
 
 
+def test_of_two_objects_with_one_id_the_log_tells_which_one_to_drop(run, whole, monkeypatch):
+    store = place(whole, monkeypatch)
+    ids_twice(store)
+    first, *others = run("-c", URI, "fsck", "--level", "full", "--json").json["next"]
+    assert (first["command"][3:], first["loses"]) == (["table", "drop", "b.t90"], 1)
+    assert [other["command"][3] for other in others] == ["rollback"]
+    typed(run, first["command"])
+    assert not run("-c", URI, "fsck", "--level", "full", "--json").json["damaged"]
+
+
+def test_without_the_log_either_of_two_objects_with_one_id_can_be_dropped(run, whole, monkeypatch):
+    store = place(whole, monkeypatch)
+    run("-c", URI, "ns", "create", "last").ok()
+    run("-c", URI, "expire", "--keep-last", "1", "--older-than", "0s", "--grace", "0s", "--offline", "--yes").ok()
+    ids_twice(store)
+    told = run("-c", URI, "fsck", "--level", "full", "--json").json["next"]
+    drops = [(advice["command"][3:], advice["loses"]) for advice in told if advice["command"][3] == "table"]
+    assert drops == [(["table", "drop", "a.t80"], None), (["table", "drop", "b.t90"], None)]
+    typed(run, told[0]["command"])
+    assert not run("-c", URI, "fsck", "--level", "full", "--json").json["damaged"]
+
+
 def test_an_empty_place_is_chosen_for_a_new_catalog(run, whole, monkeypatch, tmp_path):
     gap(place(whole, monkeypatch))
     memory.shared(f"{NAME}-salvaged").create("mine.txt", b"mine")
@@ -357,6 +380,20 @@ def test_after_a_repair_the_past_is_what_is_next(run, whole, monkeypatch):
     typed(run, acknowledge["command"])
     told = run("-c", URI, "fsck", "--json").ok().json
     assert (told["damaged"], told["next"]) == (False, [])
+
+
+def test_no_rollback_is_advised_where_a_transaction_alone_is_damaged(run, whole, monkeypatch):
+    store = place(whole, monkeypatch)
+    begun = distributed.begin(Catalog(store))
+    begun.transaction.create_namespace(ns("staged"))
+    begun.save()
+    root_of_the_past_empty(store)
+    for save in store.list("dtxn/"):
+        spoil(store, save.path, "zeros")
+    told = run("-c", URI, "fsck", "--level", "full", "--all-versions", "--acknowledge")
+    assert (told.exit_code, "acknowledges" in told.stderr) == (50, True)
+    assert f"txn abort {begun.id}" in told.stderr
+    assert "rollback" not in told.stderr
 
 
 def test_a_commit_below_a_stray_root_says_what_to_do(run, whole, monkeypatch):

@@ -129,6 +129,16 @@ def test_metadata_that_is_not_whole_either_is_passed_over(place: Place) -> None:
     place.fsck().ok()
 
 
+def test_no_rollback_to_a_version_whose_data_is_lost_too(place: Place) -> None:
+    place.lake.delete(place.states[2].metadata, place.states[1].metadata)
+    told = place.fsck()
+    assert [each[0] for each in words(told)] == ["table", "table"]
+    every = run_here("-c", place.folder, "fsck", "--level", "data", "--all-versions", "--json").json["next"]
+    assert [each["command"][3:] for each in every][-1] == ["rollback", "v1"]
+    assert typed(place, every[-1]["command"]) == every[-1]["loses"]
+    place.fsck().ok()
+
+
 def test_what_no_version_has_any_more_is_in_the_definition(place: Place) -> None:
     """An expire took the versions with the metadata before it; the definition names that."""
     run_here("-c", place.folder, "expire", "--keep-last", "1", "--older-than", "0s", "--offline", "--yes").ok()

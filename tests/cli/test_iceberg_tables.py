@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.iceberg import OlympiaCatalog
 from tests.cli.test_hints import suggested
 from tests.helpers.places import BUCKET, quiet_environment
@@ -292,6 +293,26 @@ class TestAlter:
         lake("table", "register", "ns.far", "--metadata-location", "s3://nowhere/x.json").ok()
         lake("table", "alter", "ns.far", "--set", "a=b").ok()
         lake("table", "alter", "ns.far", "--metadata-location", "s3://nowhere/y.json").ok()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("table", "create", "ns.u", "--schema", COLUMNS),
+        ("table", "append", "ns.t", "rows.csv"),
+        ("table", "alter", "ns.t", "--set-iceberg", "write.format.default=orc"),
+    ],
+    ids=lambda words: words[1],
+)
+def test_no_change_of_a_table_takes_the_name_of_a_lost_version(lake, tmp_path, words):
+    lake("ns", "create", "lost").ok()
+    hint = tmp_path / "lake" / LATEST
+    root = tmp_path / "lake" / root_path(int(hint.read_text()))
+    root.unlink()
+    refused = lake(*words)
+    assert refused.exit_code == 40
+    assert "vn/latest: it says 3, and the last root is that of version 2" in refused.stderr
+    assert (root.exists(), hint.read_text()) == (False, "3")
 
 
 def test_inside_a_distributed_transaction(lake, tmp_path):

@@ -117,6 +117,10 @@ def test_all_roots_gone_the_first_advice_keeps_all_names(source: Path) -> None:
     assert tables(Path(best["command"][5])) == [f"a.t{number:02}" for number in range(TABLES)]
     shown = run_here("-c", best["command"][5], "table", "show", "a.t03", "--json").json
     assert (shown["metadata_location"], shown["properties"]) == (location(99), {"k": "v"})
+    copied = (path for path in Path(best["command"][5]).glob("def/*/*") if path.parent.name != "catalog")
+    sizes = [path.stat().st_size for path in copied]
+    planned = run_here("-c", source, "promote", best["command"][5], "--dry-run", "--json").ok().json
+    assert (planned["definitions"], planned["bytes"]) == (TABLES + 1, sum(sizes))
 
 
 # Copies that did not come to their end

@@ -6,13 +6,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
+from google.protobuf.message import Message
+
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
-from olympia_cli.names import TableName, ViewName
+from olympia_cli.names import ObjectName, TableName, ViewName
 from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.progress import Progress
 
 WithData = tuple[TableName, TableDef] | tuple[ViewName, ViewDef]
 """An object with metadata: a table, or an Iceberg view."""
+
+
+def with_data(name: ObjectName | None, definition: Message) -> WithData | None:
+    """Return the object if it has metadata, else None."""
+    if isinstance(name, TableName) and isinstance(definition, TableDef) and definition.iceberg_metadata_location:
+        return name, definition
+    if isinstance(name, ViewName) and isinstance(definition, ViewDef) and definition.iceberg_metadata_location:
+        return name, definition
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ from hashlib import blake2b
 from olympia_cli.format.definitions import Definition
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
-from olympia_cli.names import Kind, TableName, ViewName
-from olympia_cli.ops.fsck.data import WithData
+from olympia_cli.names import Kind
+from olympia_cli.ops.fsck.data import WithData, with_data
 from olympia_cli.ops.fsck.numbering import Numbering
 from olympia_cli.ops.fsck.verified import Verified
 from olympia_cli.ops.walk.facts import INNER_NODES, DefinitionName, NodeFacts, look_at_definition
@@ -256,10 +256,7 @@ class Definitions:
         location = definition.iceberg_metadata_location
         if not location or not self._is_new(location, key):
             return None
-        name = self._keys.name(key)
-        if isinstance(definition, ViewDef):
-            return (name, definition) if isinstance(name, ViewName) else None
-        return (name, definition) if isinstance(name, TableName) else None
+        return with_data(self._keys.name(key), definition)
 
     def at_locations(self, locations: Iterable[str]) -> Iterator[int]:
         """Yield the definitions of tables and views with this metadata."""

@@ -7,13 +7,14 @@ planned.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain, islice
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.repair_commit import Source
+from olympia_cli.catalog.replay import touched
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.errors import (
     Damaged,
@@ -26,16 +27,17 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
-from olympia_cli.names import AtVersion, TableName, ViewName
+from olympia_cli.names import AtVersion, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.ops.export.note import read_note, resume_words
 from olympia_cli.ops.fsck.acknowledged import of_the_past
 from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.data import DataChecks
+from olympia_cli.ops.fsck.data import DataChecks, with_data
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity
 from olympia_cli.ops.fsck.fsck import Level, Report
 from olympia_cli.ops.fsck.versions import inside
 from olympia_cli.ops.look.diff import diff
 from olympia_cli.ops.look.history import history
+from olympia_cli.ops.look.last_changes import last_changes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import MOST_VERSIONS
 from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
@@ -168,9 +170,11 @@ def _planned(
     elif any(finding.hint == SALVAGE for finding in report.findings):
         yield from _salvage(store, "a repair does not close a gap", places(), progress)
     else:
+        yield from _same_ids(store, report)
         yield from _tables(store, report, data)
-        if report.last_sound_version is not None:
-            yield from _rollback(store, report.last_sound_version)
+        # after an acknowledgement, the latest version is newer than the checked one
+        if report.last_sound_version is not None and report.last_sound_version != report.latest:
+            yield from _rollback(store, report.last_sound_version, data)
 
 
 def _root_is_lost(report: Report) -> bool:
@@ -226,19 +230,55 @@ def _left_behind(report: SalvageReport) -> int | None:
     return len(report.lost) + len(report.doubtful)
 
 
-def _rollback(store: Store, version: int) -> Iterator[Advice]:
+def _rollback(store: Store, version: int, data: DataChecks | None) -> Iterator[Advice]:
     """Yield a rollback to the last sound version. Called if there is nothing to repair: only data of objects is
-    damaged.
+    damaged. fsck may not have read the data of this version, so `data` checks the objects that would come back.
     """
     catalog = Catalog(store)
     try:
-        head = catalog.snapshot()
-        changes = [change.change for change in diff(head, catalog.snapshot(AtVersion(version)))]
+        head, former = catalog.snapshot(), catalog.snapshot(AtVersion(version))
+        changes = list(diff(head, former))
+        came = [change.new for change in changes if change.new is not None]
+        if data is not None and _is_lost(came, data):
+            return
     except OlympiaError:
         return
-    if head.version != version:
-        why = f"the content of v{version}, the last sound version"
-        yield Advice(("rollback", f"v{version}"), len(changes) - changes.count("created"), why)
+    why = f"the content of v{version}, the last sound version"
+    created = sum(change.change == "created" for change in changes)
+    yield Advice(("rollback", f"v{version}"), len(changes) - created, why)
+
+
+def _same_ids(store: Store, report: Report) -> Iterator[Advice]:
+    """Yield a drop of each table or view that has the id of another object. Without the log it is not known which of
+    the objects that is, so all of them are named.
+    """
+    head = Catalog(store).snapshot()
+    for error in (each for each in report.findings if each.is_damage and each.code == "F305"):
+        if not inside(head.version, error.versions):
+            continue
+        names = [name for name in error.objects if not isinstance(name, NamespaceName)]
+        wrong = _contradict_log(head, names)
+        for name in (wrong or names)[:MOST_ADVICE]:
+            why = f"without the {name.kind.word} {name}: {error.message}; it can be made again"
+            yield Advice(command_words(name.kind.word, "drop", names=[str(name)]), 1 if wrong else None, why)
+
+
+def _contradict_log(head: Snapshot, names: Iterable[ObjectName]) -> list[ObjectName]:
+    """Return the objects whose id is another one in the log."""
+    ids = {name: found.id for name in names if (found := head.get(name)) is not None}
+    logged = {
+        name: action.id
+        for name, entry in last_changes(head, ids).items()
+        for action in entry.actions
+        if action.definition and name in touched(action)
+    }
+    return [name for name, id in logged.items() if id and id != ids[name]]
+
+
+def _is_lost(objects: Iterable[CatalogObject[ObjectDefinition]], data: DataChecks) -> bool:
+    """Return whether metadata or data of one of these tables and views is lost."""
+    checked = (parts for found in objects if (parts := with_data(found.name, found.definition)) is not None)
+    return any(hit.finding.severity is Severity.ERROR for hit in data.check(checked, SILENT))
 
 
 def _tables(store: Store, report: Report, data: DataChecks | None) -> Iterator[Advice]:

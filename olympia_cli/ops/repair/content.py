@@ -20,8 +20,8 @@ from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk.flaws import Flaw
 from olympia_cli.uuids import new_uuid
 
-_MISPLACED = frozenset({"F104", "F209", "F210", "F213", "F214"})
-"""fsck's codes for a sound root or node at the place of another one."""
+_MISPLACED = frozenset({"F104", "F209", "F210", "F211", "F213", "F214"})
+"""fsck's codes for a sound root or node at the place of another one, and for a node that lacks keys or has more."""
 
 MOST_VERSIONS = 2000
 """The largest number of versions to read in full, to find the files that no version reaches."""

@@ -8,7 +8,7 @@ until `promote --forget`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import islice, pairwise
@@ -237,7 +237,8 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
     promotion = _next_numbers(versions, hints, transactions)
     first = _first(versions, former, hints, promotion.version)
     progress.phase("comparing")
-    comparison = _Comparison(files, copy)
+    live = {value for value in gathered.content.entries.values() if isinstance(value, str)}
+    comparison = _Comparison(files, copy, live)
     # a recreated namespace is not a readable object of the former catalog
     made_anew = set(gathered.content.recreated)
     old = {name: value for name, value in gathered.values.items() if name not in made_anew}
@@ -246,7 +247,6 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
     if former is not None:
         _check_same_catalog(store, copy, former.definition, comparison)
     catalog = _definition(former, copy, first, promotion)
-    live = {value for value in gathered.content.entries.values() if isinstance(value, str)}
     return PromotePlan(
         store=store,
         copy=copy,
@@ -386,9 +386,11 @@ def _check_same_catalog(store: Store, copy: Copy, former: CatalogDef, comparison
 class _Comparison:
     """Compares the readable part of the former catalog with the copy. Equal objects are not kept in memory."""
 
-    def __init__(self, files: RepairFiles, copy: Copy) -> None:
+    def __init__(self, files: RepairFiles, copy: Copy, live: Set[str]) -> None:
+        """`live` are the definitions that are not brought."""
         self._files = files
         self._copy = copy
+        self._live = live
         self._gone: Objects = {}
         self._come: Objects = {}
         self._both: dict[ObjectName, tuple[CatalogObject[ObjectDefinition], CatalogObject[ObjectDefinition]]] = {}
@@ -414,6 +416,10 @@ class _Comparison:
             self.is_related |= older.id == newer.id
             if older.id != newer.id or changed_fields(older.definition, newer.definition):
                 self._both[older.name] = older, newer
+        # a leftover definition of the same path is brought under a new name, so its size is needed
+        leftover = ((name, path) for name, path in new.items() if old.get(name) == path and path not in self._live)
+        for _ in self._new(leftover):
+            pass
 
     def changes(self) -> list[ObjectChange]:
         changes = changes_of(self._gone, self._come, self._both)
