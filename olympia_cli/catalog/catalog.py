@@ -218,6 +218,9 @@ def check_free(store: Store) -> None:
         if file_kind(file.path) is FileKind.ROOT:
             raise _catalog_exists(store)
     if remains := what_remains(store):
+        # another writer may have created the catalog meanwhile
+        if store.exists(root_path(0)):
+            raise _catalog_exists(store)
         raise LocationNotEmpty(
             f"{store.uri} has no root, but {remains}",
             hint="see what can be saved",

@@ -12,7 +12,7 @@ from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.errors import OlympiaError
+from olympia_cli.errors import CatalogExists, OlympiaError
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.open import open_store
@@ -20,6 +20,7 @@ from olympia_cli.storage.protocol import Store
 from tests.helpers.check import Version, check_versions, replay
 from tests.helpers.places import BUCKET, quiet_environment
 from tests.helpers.servers.s3 import StrictS3
+from tests.helpers.stores import CountingStore
 from tests.helpers.writer import CHANGES, HOT, PATIENCE, SHARED, Outcome, begin_with, prepare, take_part, work
 
 WRITERS = 8
@@ -116,8 +117,6 @@ def test_threads(tmp_path, shared_store):
 
 
 def test_threads_that_create_one_catalog(tmp_path):
-    from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.errors import CatalogExists
 
     def create(number: int) -> int | None:
         try:
@@ -131,6 +130,23 @@ def test_threads_that_create_one_catalog(tmp_path):
     store = LocalStore(tmp_path / "catalog")
     [version] = check_versions(store)
     assert dict(version.catalog.properties) == {"by": str(winner)}
+
+
+def test_a_catalog_that_appears_during_the_check_of_its_location_is_no_remains():
+    """Another writer creates the root between the check for roots and the check for remains."""
+    inner = MemoryStore()
+
+    class Late(CountingStore):
+        def list(self, prefix=""):
+            found = list(super().list(prefix))
+            if self.calls["list"] == 1:
+                Catalog.create(inner)
+            return iter(found)
+
+    store = Late(inner)
+    with pytest.raises(CatalogExists):
+        Catalog.create(store)
+    check_versions(inner)
 
 
 @pytest.mark.parametrize("statement", dict(CHANGES).values(), ids=dict(CHANGES))
