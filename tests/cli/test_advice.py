@@ -278,7 +278,7 @@ def test_findings_and_the_report_say_the_same_command(run, damaged, tmp_path):
     page = (tmp_path / "fsck.html").read_text()
     commands = [" ".join(each["command"]) for each in told["next"]]
     for command in commands:
-        assert f"<code>{command}</code>" in page
+        assert f'<code class="command">{command}</code>' in page
         assert any(f": {command}  (" in line for line in lines)
     hints = {one["hint"] for one in told["findings"]}
     mending = {hint for hint in hints if "--repair" in hint or "--salvage" in hint}

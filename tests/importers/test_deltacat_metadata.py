@@ -157,7 +157,7 @@ def body(**fields):
         (pack([1]), 1, "not a map"),
         (body(tableLocator={}), 1, "it is of a table, and its folder is that of a namespace"),
         (body(x=1), 1, "of a foreign thing"),
-        (body(namespaceLocator={}, id="x"), 1, "does not say its namespace"),
+        (body(namespaceLocator={}, id="x"), 1, "it has no namespace"),
         (body(namespaceLocator=[], id="x"), 1, "its namespaceLocator is no dict"),
         (body(namespaceLocator={"namespace": 3}, id="x"), 1, "its namespace is no str"),
         (body(tableVersionLocator={"tableVersion": "1"}, schema="x"), 3, "its schema is no bytes"),

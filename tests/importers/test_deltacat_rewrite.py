@@ -647,7 +647,7 @@ def test_deletes_by_several_columns(world, is_known):
         txn.delta(partition, 1, data(*rows, schema=schema))
         txn.delta(partition, 2, data((1, "a"), (2, "b"), (None, "c"), schema=schema), **DELETE)
     said = "".join(why(world.bring()[0]))
-    assert ("" if is_known else "deleted by id and name, and DeltaCAT takes more") in said
+    assert ("" if is_known else "deleted by id and name, and DeltaCAT deletes more") in said
     assert (world.rows(), bool(said)) == ([(3, "b")] if is_known else [], not is_known)
 
 

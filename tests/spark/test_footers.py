@@ -92,7 +92,7 @@ def test_both_engines_make_the_same_tables(spark, raw, tmp_path):
 def test_an_executor_that_does_not_see_the_files(spark, raw):
     properties = {PY_IO_IMPL: "tests.helpers.adopting.OneProcessIO", "pid": str(os.getpid())}
     files = [file for folder in found_below(raw) for file in folder.files]
-    with pytest.raises(ExecutorUnprepared, match=r"does not see t/day=0/p\.parquet below .* as it is"):
+    with pytest.raises(ExecutorUnprepared, match=r"does not see the same t/day=0/p\.parquet below "):
         list(SparkFooters(engine_for(spark, raw), f"file://{raw}", properties).read(files))
 
 

@@ -47,7 +47,7 @@ def test_the_audit_log_has_every_action_in_order(spark, sample, tmp_path):
     rows = sorted((row.version, row.position, row.type) for row in written.collect())
     assert rows == [row for row in expected if 3 <= row[0] <= 7]
     assert list(Path(where).glob("*.parquet"))
-    with pytest.raises(PathTaken, match="there is something at"):
+    with pytest.raises(PathTaken, match="already exists and is not an empty folder"):
         audit_log(spark, place_of(sample), parquet=where)
 
 
