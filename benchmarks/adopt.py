@@ -120,10 +120,10 @@ def bring_olympia(source: Path, dest: Path) -> tuple[Imported, int, int]:
 
 def bring_parquet(source: Path, dest: Path) -> tuple[Imported, int, int]:
     from olympia_cli.iceberg import OlympiaCatalog
+    from olympia_cli.importers.footers import LocalFooters, open_io
+    from olympia_cli.importers.objects import Renaming
     from olympia_cli.importers.parquet import find_folders
-    from olympia_cli.importers.parquet_footers import LocalFooters, open_io
     from olympia_cli.importers.parquet_tables import ParquetImport
-    from olympia_cli.importers.renaming import Renaming
 
     opened: Counter[int] = Counter()
 
@@ -143,12 +143,11 @@ def bring_parquet(source: Path, dest: Path) -> tuple[Imported, int, int]:
 def bring_iox(source: Path, dest: Path) -> tuple[Imported, int, int]:
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.iceberg import OlympiaCatalog
+    from olympia_cli.importers.footers import open_io
     from olympia_cli.importers.iox.plans import Planner
-    from olympia_cli.importers.iox.runs import Run, read_note
     from olympia_cli.importers.iox.source import Source
-    from olympia_cli.importers.iox.tables import IoxTables
-    from olympia_cli.importers.parquet_footers import open_io
-    from olympia_cli.importers.renaming import Renaming
+    from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
+    from olympia_cli.importers.objects import Renaming
     from olympia_cli.names import Latest
     from tests.helpers.stores import CountingStore
 
@@ -164,12 +163,11 @@ def bring_iox(source: Path, dest: Path) -> tuple[Imported, int, int]:
 
 def bring_deltacat(source: Path, dest: Path) -> tuple[Imported, int, int]:
     from olympia_cli.iceberg import OlympiaCatalog
-    from olympia_cli.importers.deltacat.adoption import Adoption
-    from olympia_cli.importers.deltacat.importing import import_at
+    from olympia_cli.importers.deltacat.adoption import Adoption, import_at
     from olympia_cli.importers.deltacat.index import FOREVER
     from olympia_cli.importers.deltacat.source import Source
-    from olympia_cli.importers.parquet_footers import open_io
-    from olympia_cli.importers.renaming import Renaming
+    from olympia_cli.importers.footers import open_io
+    from olympia_cli.importers.objects import Renaming
 
     reads: Counter[int] = Counter()
 

@@ -12,10 +12,10 @@ from benchmarks.catalogs import NAMESPACE, history, middle, peers, rows, tree
 from benchmarks.measuring import Bench, Figure, best, conversation, count, ratio
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import CatalogObject
-from olympia_cli.format.node_file import decode_action_rows, decode_root
+from olympia_cli.format.codec import decode_action_rows, decode_root
 from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.names import TableName
-from olympia_cli.ops.look.log import log_between
+from olympia_cli.ops.inspect.log import log_between
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.tree.load import NodeReader

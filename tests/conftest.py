@@ -134,7 +134,7 @@ def _commands_are_built_once() -> Iterator[None]:
     """Cache commands as in a process that runs one: typer makes them from functions, which takes half of a run."""
     import typer.testing
 
-    from olympia_cli.cli.lazy import LazyCommand
+    from olympia_cli.cli.app import LazyCommand
 
     built = cache(lambda path, load=LazyCommand.load: load(LazyCommand(path, "")))
     with pytest.MonkeyPatch.context() as patch:
@@ -162,11 +162,11 @@ def decoded_once() -> Iterator[None]:
     A module that plays thousands of schedules, or damages one file after the other, reads the same hundreds of files
     again and again.
     """
-    from olympia_cli.format import definitions, node_file
-    from olympia_cli.ops.walk.facts import NodeRules
+    from olympia_cli.format import codec, definitions
+    from olympia_cli.ops.walk.nodes import NodeRules
     from tests.helpers import check
 
-    pure = ((node_file, "NodeRows"), (node_file, "_decode"), (NodeRules, "look"))
+    pure = ((codec, "NodeRows"), (codec, "_decode"), (NodeRules, "look"))
     digests = ((definitions, "check_digest"), (check, "check_digest"))
     with pytest.MonkeyPatch.context() as patch:
         for place, name in (*pure, *digests):

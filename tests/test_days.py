@@ -6,9 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from olympia_cli.days import DAY_MILLIS, DAYS, WEEKDAYS, parse_day
 from olympia_cli.errors import InvalidName, InvalidReference
-from olympia_cli.names import AtExport, AtTime, check_export_name, parse_moment, parse_reference, settle
+from olympia_cli.names import (
+    DAY_MILLIS,
+    DAYS,
+    WEEKDAYS,
+    AtExport,
+    AtTime,
+    check_export_name,
+    parse_day,
+    parse_moment,
+    parse_reference,
+    settle,
+)
 
 QUICK = settings(max_examples=200, deadline=None, derandomize=True)
 MOMENTS = st.integers(0, 4_000_000_000_000)

@@ -20,9 +20,8 @@ COMPLETIONS = {"bash": "olympia.bash", "zsh": "_olympia", "fish": "olympia.fish"
 
 def generate() -> dict[str, str]:
     """Return the files as they should be: path to content. A command without a module is reported and left out."""
-    from olympia_cli.cli.app import COMMANDS
+    from olympia_cli.cli.app import COMMANDS, module_name
     from olympia_cli.cli.commands.completion import SCRIPTS
-    from olympia_cli.cli.lazy import module_name
     from olympia_cli.cli.man_pages import command_page, file_name, program_page
 
     files = {f"completions/{COMPLETIONS[shell]}": script for shell, script in SCRIPTS.items()}

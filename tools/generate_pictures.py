@@ -26,7 +26,7 @@ from rich.text import Text
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.cli.render import plain_svg
+from olympia_cli.cli.output.render import plain_svg
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.ops.fsck.fsck import FsckRequest, fsck

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from olympia_cli.catalog.replay import alter_of, touched
-from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
-from olympia_cli.format.actions import Action
+from olympia_cli.format.actions import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, Action, renamed
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.names import Kind, NamespaceName, ObjectName

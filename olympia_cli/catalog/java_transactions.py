@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from olympia_cli.catalog.saves import Saved, UnreadableSave
+from olympia_cli.catalog.distributed import Saved, UnreadableSave
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, TransactionNotFound, quoted
 from olympia_cli.format import definitions
-from olympia_cli.format.node_file import decode_root
+from olympia_cli.format.codec import decode_root
 from olympia_cli.format.paths import JAVA_TRANSACTIONS, JAVA_WIDTH, check_pointer, java_transaction_id, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import DistributedTransactionDef
 from olympia_cli.storage.protocol import FileInfo, ReadMany, Store

@@ -34,7 +34,7 @@ def open_head(
 def check_not_lost(latest: Snapshot) -> None:
     """Raise Damaged where vn/latest, which is written after the root, names a version that is not there."""
     # hardly any commit finds the hint ahead
-    from olympia_cli.catalog.protection import names_lost
+    from olympia_cli.catalog.retained import names_lost
 
     hint, file = latest.file.hint, latest.file
     if hint is None or hint <= file.version or not names_lost(hint, file.version, latest.definition):
@@ -187,7 +187,7 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
 def _gone(version: int, oldest: int, latest: Snapshot) -> VersionNotFound:
     """Return the error for a version that an expire removed, with the command that restores it, and until when."""
     # imported here, because few commands need it
-    from olympia_cli.catalog.quarantine import QUARANTINE_MILLIS, resting_mark
+    from olympia_cli.catalog.retained import QUARANTINE_MILLIS, resting_mark
 
     reason = f"version {version} does not exist any more: the oldest is {oldest}"
     mark = resting_mark(latest.definition, version)
@@ -261,7 +261,7 @@ class DatedAhead(NamedTuple):
 def dated_ahead(latest: Snapshot, now_millis: int) -> DatedAhead | None:
     """Return the first version whose time is ahead of now by more than clocks may differ, or None."""
     # imported here, because few commands need it
-    from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
+    from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
     from olympia_cli.format.actions import commit_info
 
     limit, until = now_millis + HALF_AN_HOUR_MILLIS, latest.created_at_millis
@@ -323,7 +323,7 @@ def _exported(name: str, latest: Snapshot, now_millis: int) -> Snapshot:
             f"{quoted(name)} is neither a version reference nor the name of an export",
             hint="use a version, latest~1, a time, 2h, or an export's name",
         )
-    from olympia_cli.catalog.exports import find_export
+    from olympia_cli.catalog.retained import find_export
 
     record = find_export(name, latest.definition)
     try:

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.commit import Author
-from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS, create_root
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author, create_root
 from olympia_cli.catalog.versions import last_version, write_latest
 from olympia_cli.errors import (
     CommitConflict,
@@ -21,10 +20,10 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, encode_action
+from olympia_cli.format.codec import decode_root, encode_lost, encode_node, encode_root
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node, Root, Sizes
-from olympia_cli.format.node_file import decode_root, encode_lost, encode_node, encode_root
 from olympia_cli.format.paths import MAX_VERSION, new_definition_path, new_node_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef

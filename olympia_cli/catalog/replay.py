@@ -24,9 +24,10 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
-from olympia_cli.catalog.protection import keep_protection, kept_aside_before
-from olympia_cli.catalog.quarantine import (
+from olympia_cli.catalog.retained import (
     QuarantineMark,
+    keep_protection,
+    kept_aside_before,
     purged_before,
     read_quarantine,
     write_purging,
@@ -34,8 +35,7 @@ from olympia_cli.catalog.quarantine import (
 )
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, EXPORT_PREFIX, expired_before
 from olympia_cli.errors import InvalidOption, Unsupported, VersionNotFound
-from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, RENAMES, RESTORES, renamed
-from olympia_cli.format.actions import Action
+from olympia_cli.format.actions import ALTERS, CREATES, DROPS, EXPIRES, RENAMES, RESTORES, Action, renamed
 from olympia_cli.format.definitions import bare
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Generic, TypeVar, cast
 
-from olympia_cli.catalog.definition_reader import DefinitionReader
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import (
     Damaged,
@@ -21,10 +21,10 @@ from olympia_cli.errors import (
     ViewNotFound,
 )
 from olympia_cli.format.actions import Action, decode_action
+from olympia_cli.format.codec import decode_action_rows, decode_root
 from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Root, Sizes
-from olympia_cli.format.node_file import decode_action_rows, decode_root
 from olympia_cli.format.paths import LAST_FSCK, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
@@ -32,6 +32,56 @@ from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader
 from olympia_cli.tree.scan import scan_nodes
 from olympia_cli.tree.search import search
+
+# Read definition files, with a cache.
+
+
+class DefinitionReader:
+    """The bytes of files by path, with a cache of small files. Files never change."""
+
+    KEEP = 20_000
+    SMALL = 4096
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._kept: dict[str, bytes] = {}
+        self._lock = threading.Lock()
+
+    def read(self, paths: Sequence[str]) -> Iterator[bytes | StoreError]:
+        """Yield the files in order. Files that are not cached are read in parallel."""
+        found = {path: self._kept.get(path) for path in paths}
+        missing = [path for path, data in found.items() if data is None]
+        read = iter(self._store.read_many(missing) if missing else ())
+        results: dict[str, bytes | StoreError] = {path: data for path, data in found.items() if data is not None}
+        for path in paths:
+            while path not in results:
+                arrived, data = next(read)
+                results[arrived] = data
+                if isinstance(data, bytes):
+                    self.remember(arrived, data)
+            yield results[path]
+
+    def remember(self, path: str, data: bytes) -> None:
+        """Cache a file that was just read or written, if it is small."""
+        if len(data) <= self.SMALL:
+            self.keep(path, data)
+
+    def knows(self, path: str) -> bool:
+        """Return True if the file is cached."""
+        return path in self._kept
+
+    def forget(self, path: str) -> None:
+        """Remove a damaged file from the cache, because it may be repaired."""
+        with self._lock:
+            self._kept.pop(path, None)
+
+    def keep(self, path: str, data: bytes) -> None:
+        """Cache a file that was read elsewhere."""
+        with self._lock:
+            while len(self._kept) >= self.KEEP:
+                self._kept.pop(next(iter(self._kept)))
+            self._kept[path] = data
+
 
 MAJOR_VERSION = 0
 """The newest major version of the format that this program supports."""

@@ -1,22 +1,28 @@
-"""Stage an action on a draft, for a transaction's own changes and for a rebase on a newer version.
-
-An action holds all that is needed to apply it again: the changed properties and fields, and their values in its
-definition. This module merges the action with the draft. `replay.py` defines its effect.
-"""
+"""Stage an action on a draft, for a transaction's own changes and for a rebase on a newer version. Writes nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import cast
 
-from olympia_cli.catalog.draft import Draft
-from olympia_cli.catalog.replay import alter_of, catalog_after, check_kept, merge, oldest_before, replay
-from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot, namespace_for_new, not_found
+from olympia_cli.catalog.replay import alter_of, catalog_after, check_kept, merge, moved, oldest_before, replay
+from olympia_cli.catalog.retained import PROTECTING
+from olympia_cli.catalog.snapshot import (
+    REQUIRED_FEATURES,
+    CatalogObject,
+    ObjectDefinition,
+    Snapshot,
+    namespace_for_new,
+    not_found,
+)
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
     InvalidOption,
+    InvalidReference,
     NamespaceExists,
     NamespaceNotEmpty,
     NamespaceNotFound,
@@ -28,15 +34,320 @@ from olympia_cli.errors import (
     ViewExists,
     ViewNotFound,
     command_words,
+    quoted,
 )
 from olympia_cli.format import definitions
-from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, renamed
-from olympia_cli.format.actions import Action
+from olympia_cli.format.actions import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, Action, renamed
+from olympia_cli.format.definitions import CLASSES
+from olympia_cli.format.node import Node
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, CompactDef, ExpireDef, RestoreDef, RollbackDef
-from olympia_cli.format.pb.objects_pb2 import TableDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
+from olympia_cli.masking import carries_secret
+from olympia_cli.names import Kind, NamespaceName, ObjectName, nearest, parse_duration
 from olympia_cli.tree.bulk import bulk_load
+from olympia_cli.tree.load import same_nodes
 from olympia_cli.tree.scan import scan
+
+# Checks of values that go into definitions.
+
+Properties = Mapping[str, str]
+MIN_TTL_MILLIS = 60 * 1000
+MAX_TTL_MILLIS = 366 * 86_400_000
+MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
+DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", "3"
+MAX_ACTIONS = "olympia.txn.max-actions"
+FSCK_MAX_AGE = "olympia.fsck.max-age"
+TABLE_LOCATION = "olympia.table-location"
+"""The setting for the location of Iceberg tables that are created without one."""
+
+PLACES = (
+    "location",
+    "write.data.path",
+    "write.metadata.path",
+    "write.object-storage.path",
+    "write.folder-storage.path",
+)
+"""The properties of namespaces and tables whose values are locations."""
+
+RESERVED = "olympia."
+"""The prefix of this program's properties. An unknown property with this prefix is a typing error."""
+
+IMPORTED = "olympia.import."
+"""The prefix of properties in which an import stores its notes, on the catalog and on objects."""
+
+
+def check_changes(set_properties: Properties | None, unset_properties: Sequence[str], *others: object) -> None:
+    if not set_properties and not unset_properties and all(other is None or other == b"" for other in others):
+        raise InvalidOption("nothing to change", hint="name a property to set or unset")
+    if both := set(set_properties or {}) & set(unset_properties):
+        raise InvalidOption(f"the property {min(both)} is both set and unset", hint="do one or the other")
+    check_properties(set_properties or {})
+    check_properties(dict.fromkeys(unset_properties, ""))
+
+
+def check_object_properties(properties: Properties) -> None:
+    """Raise InvalidOption for properties that a namespace, table or view must not have."""
+    check_properties(properties)
+    check_places(properties)
+    for key in properties:
+        if key in SETTINGS:
+            words = ("catalog", "alter", "--set", f"{key}={properties[key]}")
+            raise InvalidOption(f"{key} is a setting of the catalog", hint="set it there", command=words)
+        if key.startswith(IMPORTED):
+            raise _kept(key)
+        if key.startswith(RESERVED):
+            hint = f"choose a name that does not begin with {RESERVED}"
+            raise InvalidOption(f"{key[:80]} is not a property of objects", hint=hint)
+
+
+def check_properties(properties: Properties) -> None:
+    """Raise InvalidOption for properties that no definition can hold."""
+    for key, value in properties.items():
+        if not key:
+            raise InvalidOption("a property must have a name", hint="")
+        check_text(key, "name of a property")
+        check_text(value, f"value of the property {key}")
+
+
+def check_places(properties: Properties) -> None:
+    """Raise InvalidOption if a location among the properties holds a secret."""
+    for key in PLACES:
+        if key in properties:
+            check_no_secret(properties[key], f"property {key}")
+
+
+def check_no_secret(location: str, what: str) -> None:
+    """Raise InvalidOption if a location holds a secret: every reader of the catalog would see it."""
+    if carries_secret(location):
+        raise InvalidOption(
+            f"the {what} holds a user, a password or a query, and every reader of the catalog would see it",
+            hint="leave that out; credentials are for the SDK's own settings, or the storage options of a profile",
+        )
+
+
+def check_catalog_settings(
+    properties: Properties, unset_properties: Sequence[str] = (), txn_ttl_millis: int | None = None
+) -> None:
+    """Raise InvalidOption for properties that only the program may set, and for invalid values of settings."""
+    for key in (*properties, *unset_properties):
+        if key.startswith((*PROTECTING, IMPORTED)) or key == REQUIRED_FEATURES:
+            raise _kept(key)
+    for key, value in properties.items():
+        if key in SETTINGS:
+            SETTINGS[key](key, value)
+        elif key.startswith(RESERVED):
+            raise InvalidOption(f"{key[:80]} is not a setting of a catalog", hint=_meant(key))
+    if txn_ttl_millis is not None and not MIN_TTL_MILLIS <= txn_ttl_millis <= MAX_TTL_MILLIS:
+        raise InvalidOption("a transaction's lifetime is 1 minute to 1 year", hint="write 1h, 3d or 2w")
+
+
+def known_settings(properties: Properties) -> dict[str, str]:
+    """Return the properties of an older catalog that are allowed in a new one."""
+    found = {}
+    for key, value in properties.items():
+        with suppress(InvalidOption):
+            check_catalog_settings({key: value})
+            found[key] = value
+    return found
+
+
+def check_text(value: str, what: str) -> None:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise InvalidOption(f"the {what} is not valid Unicode: {quoted(value)}", hint="") from None
+
+
+def _kept(key: str) -> InvalidOption:
+    return InvalidOption(f"{key} is kept by the program itself", hint="")
+
+
+def _check_duration(key: str, value: str) -> None:
+    try:
+        parse_duration(value)
+    except InvalidReference:
+        raise InvalidOption(f"{quoted(value)} is not a duration", hint="write 7d, 12h or 4w") from None
+
+
+def _check_number(key: str, value: str) -> None:
+    if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) > 0):
+        raise InvalidOption(f"{quoted(value)} is not a number above 0", hint=f"set {key} to a whole number")
+
+
+def _check_location(key: str, value: str) -> None:
+    if not value.strip():
+        raise InvalidOption(f"{key} is not a location", hint="give a folder or a URI")
+    check_no_secret(value, f"property {key}")
+
+
+SETTINGS: dict[str, Callable[[str, str], None]] = {
+    MAX_AGE: _check_duration,
+    MIN_VERSIONS: _check_number,
+    MAX_ACTIONS: _check_number,
+    FSCK_MAX_AGE: _check_duration,
+    TABLE_LOCATION: _check_location,
+}
+"""The settings of a catalog, with the check of each value."""
+
+
+def _meant(key: str) -> str:
+    known = {setting.removeprefix(RESERVED): setting for setting in SETTINGS}
+    meant = nearest(key.removeprefix(RESERVED), known)
+    return f"did you mean {known[meant]}?" if meant else "there are: " + ", ".join(SETTINGS)
+
+
+# The catalog inside a transaction: a version with the transaction's changes on top. Writes nothing.
+
+Staged = bytes | str | None
+"""A new definition, the path of an existing one, or None for a dropped object."""
+
+
+class Draft:
+    """Changes on top of a snapshot, by name.
+
+    `tree` is the snapshot that the changes apply to: the base or, in a rollback, the older version. `node` is the top
+    of that tree, or of another tree with equal content.
+    """
+
+    def __init__(self, base: Snapshot) -> None:
+        self.base = base
+        self.tree = base
+        self.node: Node = base.root.node
+        self.staged: dict[ObjectName, Staged] = {}
+        self._inside: dict[tuple[Kind, str], dict[ObjectName, None]] = {}
+        self._moves: list[tuple[ObjectName, ObjectName]] = []
+        self._catalog: bytes | None = None
+
+    @property
+    def catalog(self) -> CatalogDef:
+        """A copy of the catalog's definition, with staged changes."""
+        return self.base.definition if self._catalog is None else CatalogDef.FromString(self._catalog)
+
+    @property
+    def staged_catalog(self) -> bytes | None:
+        """The new definition of the catalog, or None if it is unchanged."""
+        return self._catalog
+
+    def put_catalog(self, definition: bytes) -> None:
+        unchanged = self.tree is self.base and definition == definitions.body(self.base.definition)
+        self._catalog = None if unchanged else definition
+
+    def copy(self) -> Draft:
+        """Return an independent copy."""
+        made = Draft(self.base)
+        made.tree, made.node, made._catalog = self.tree, self.node, self._catalog
+        made.staged, made._moves = dict(self.staged), list(self._moves)
+        made._inside = {where: dict(names) for where, names in self._inside.items()}
+        return made
+
+    def take_tree(self, snapshot: Snapshot) -> None:
+        """Replace the tree by another version's, and discard the staged objects."""
+        self.tree, self.node = snapshot, snapshot.root.node
+        self.staged, self._inside = {}, {}
+
+    def find(self, name: ObjectName) -> bool:
+        if name in self.staged:
+            return self.staged[name] is not None
+        return self.tree.find(name) is not None
+
+    def get(self, name: ObjectName) -> ObjectDefinition | None:
+        """Return a copy of the object's definition, or None."""
+        found = self.object(name)
+        return None if found is None else found.definition
+
+    def object(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
+        """Return the object, or None. An object that is not written yet has an empty path."""
+        if name not in self.staged:
+            return self.tree.get(name)
+        staged = self.staged[name]
+        if isinstance(staged, bytes):
+            return CatalogObject(name, "", cast(ObjectDefinition, CLASSES[name.kind].FromString(staged)))
+        return None if staged is None else next(self.tree.read_objects([(name, staged)]))
+
+    def put(self, name: ObjectName, definition: bytes) -> None:
+        self._stage(name, definition)
+
+    def drop(self, name: ObjectName) -> None:
+        self._stage(name, None)
+
+    def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
+        """Move an object to another name. A namespace moves with its objects; definitions are unchanged."""
+        found: Staged = self.staged[old] if old in self.staged else self.tree.find(old)
+        moving: list[tuple[ObjectName, Staged]] = [(old, found)]
+        if isinstance(old, NamespaceName):
+            moving += [entry for kind in (Kind.TABLE, Kind.VIEW) for entry in self.entries(kind, old.namespace)]
+        for name, staged in moving:
+            self._stage(moved(name, old, new), staged)
+            self._stage(name, None)
+        self._moves.append((old, new))
+
+    def origin(self, name: ObjectName) -> ObjectName:
+        """Return the name that the object had on the base, before all moves."""
+        for old, new in reversed(self._moves):
+            name = moved(name, new, old)
+        return name
+
+    def names(self, kind: Kind, namespace: str | None = None) -> Iterator[ObjectName]:
+        """Yield the names of a kind in key order."""
+        return (name for name, _ in self.entries(kind, namespace))
+
+    def entries(self, kind: Kind, namespace: str | None = None) -> Iterator[tuple[ObjectName, bytes | str]]:
+        """Yield names and definitions (or their paths) of a kind in key order."""
+        keys = self.tree.keys
+        changed = self.staged if namespace is None else self._inside.get((kind, namespace), {})
+        staged = sorted((keys.encode(name), name) for name in changed if name.kind is kind)
+        at = 0
+        for name, path in self.tree.scan(kind, namespace):
+            key = keys.encode(name)
+            while at < len(staged) and staged[at][0] <= key:
+                yield from self._present(staged[at][1])
+                at += 1
+            if name not in self.staged:
+                yield name, path
+        for _, name in staged[at:]:
+            yield from self._present(name)
+
+    def objects(self, kind: Kind, namespace: str) -> Iterator[CatalogObject[ObjectDefinition]]:
+        """Yield the objects of a kind in a namespace. Definitions in files are read in parallel."""
+        entries = list(self.entries(kind, namespace))
+        yield from self.tree.read_objects((name, path) for name, path in entries if isinstance(path, str))
+        for name, staged in entries:
+            if isinstance(staged, bytes):
+                yield cast("CatalogObject[ObjectDefinition]", self.object(name))
+
+    def is_empty(self, namespace: str) -> bool:
+        """Return True if the namespace holds no table and no view."""
+        return not any(True for kind in (Kind.TABLE, Kind.VIEW) for _ in self.entries(kind, namespace))
+
+    def is_unchanged(self) -> bool:
+        """Return True if the base has the same content and the same nodes."""
+        if self.tree is not self.base or self._catalog is not None:
+            return False
+        same = all(self._stands(name, staged) for name, staged in self.staged.items())
+        return same and same_nodes(self.base.reader, self.base.root.node, self.node)
+
+    def _stands(self, name: ObjectName, staged: Staged) -> bool:
+        if not isinstance(staged, bytes):
+            return staged == self.base.find(name)
+        found = self.base.get(name)
+        return found is not None and definitions.body(found.definition) == staged
+
+    def _present(self, name: ObjectName) -> Iterator[tuple[ObjectName, bytes | str]]:
+        staged = self.staged[name]
+        if staged is not None:
+            yield name, staged
+
+    def _stage(self, name: ObjectName, staged: Staged) -> None:
+        # raises InvalidName for a name that is too long, before anything is staged
+        self.tree.keys.encode(name)
+        self.staged[name] = staged
+        self._inside.setdefault((name.kind, name.namespace), {})[name] = None
+
+
+# Stage an action on a draft, for a transaction's own changes and for a rebase on a newer version.
+#
+# An action holds all that is needed to apply it again: the changed properties and fields, and their values in its
+# definition. This module merges the action with the draft. `replay.py` defines its effect.
 
 T = ActionType
 

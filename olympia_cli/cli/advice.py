@@ -13,7 +13,7 @@ from olympia_cli.errors import Damaged, NamespaceNotFound, OlympiaError, TableNo
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
-    from olympia_cli.cli.context import Session
+    from olympia_cli.cli.session import Session
     from olympia_cli.names import ObjectName
 
 MOST = 5000
@@ -30,7 +30,7 @@ NotThere = NamespaceNotFound | TableNotFound | ViewNotFound
 
 def complete(error: OlympiaError, ctx: typer.Context) -> None:
     """Turn the error's advice into a command that can be pasted."""
-    from olympia_cli.cli.context import Session
+    from olympia_cli.cli.session import Session
 
     session = Session(ctx)
     # a command for another catalog names its location itself
@@ -54,7 +54,7 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
 
 def _point_to(error: Damaged, ctx: typer.Context, session: Session) -> None:
     """Point the advised fsck at the damage: at an older version, or at all versions. Acknowledged damage needs none."""
-    from olympia_cli.catalog.known_damage import read_acknowledged
+    from olympia_cli.catalog.retained import read_acknowledged
     from olympia_cli.format.paths import parse_root_path
 
     latest = session.snapshot()

@@ -105,7 +105,7 @@ def report(
 
 def one_line(text: str) -> str:
     """Return the text as one line, with control characters as visible escapes."""
-    from olympia_cli.cli.escape import visible
+    from olympia_cli.cli.output.escape import visible
 
     return visible(text)
 

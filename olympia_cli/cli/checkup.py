@@ -12,15 +12,14 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from olympia_cli.cli.escape import size
-from olympia_cli.cli.settings import Setting, settings
+from olympia_cli.cli.config import Setting, settings
+from olympia_cli.cli.output.escape import size
 from olympia_cli.errors import OlympiaError, StorageFull
 from olympia_cli.names import plural
 
 if TYPE_CHECKING:
-    from olympia_cli.cli.context import Session
-    from olympia_cli.ops.look.attention import Reason
-    from olympia_cli.ops.look.status import Status
+    from olympia_cli.cli.session import Session
+    from olympia_cli.ops.inspect.status import Reason, Status
     from olympia_cli.storage.probe import Probes
     from olympia_cli.storage.protocol import Store
 
@@ -232,7 +231,7 @@ def _more_room(checkup: Checkup, store: Store) -> Remedy:
 def _clock(checkup: Checkup, probes: Probes, before: int, after: int) -> None:
     from socket import gethostname
 
-    from olympia_cli.ops.look.attention import SHOW_CLOCK
+    from olympia_cli.ops.inspect.status import SHOW_CLOCK
 
     stored = probes.stored_at_millis
     if stored is None:
@@ -261,8 +260,7 @@ def _room(checkup: Checkup, store: Store) -> None:
 
 
 def _catalog(session: Session, checkup: Checkup) -> None:
-    from olympia_cli.ops.look.attention import fsck_due
-    from olympia_cli.ops.look.status import status
+    from olympia_cli.ops.inspect.status import fsck_due, status
 
     try:
         catalog_status = status(session.catalog)
@@ -286,7 +284,7 @@ def _catalog(session: Session, checkup: Checkup) -> None:
 def _spark(checkup: Checkup) -> None:
     """Check Spark if it is installed. A catalog of a common size does not need it."""
     from olympia_cli.errors import SparkMissing
-    from olympia_cli.spark.launch import need_java
+    from olympia_cli.spark.session import need_java
 
     if installed("pyspark") is None:
         checkup.add("spark", "note", "PySpark is not installed; only --engine spark needs it")

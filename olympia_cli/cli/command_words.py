@@ -12,8 +12,8 @@ from typing import Any, Literal, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from olympia_cli.cli import complete
-from olympia_cli.cli.lazy import LazyCommand
+from olympia_cli.cli import completion
+from olympia_cli.cli.app import LazyCommand
 
 
 class Candidates(NamedTuple):
@@ -31,12 +31,12 @@ FOLDERS = Candidates(kind="folders")
 
 # for options without a completion function: the metavar tells the kind of value
 _BY_METAVAR: dict[str, Callable[[typer.Context, str], list[str]]] = {
-    "REF": complete.complete_reference,
-    "ID": complete.complete_transaction,
-    "NS": complete.complete_namespace,
-    "NS.T": complete.complete_table,
-    "NS.V": complete.complete_view,
-    "NS[.T]": complete.complete_object,
+    "REF": completion.complete_reference,
+    "ID": completion.complete_transaction,
+    "NS": completion.complete_namespace,
+    "NS.T": completion.complete_table,
+    "NS.V": completion.complete_view,
+    "NS[.T]": completion.complete_object,
     "LEVEL": lambda ctx, incomplete: [word for word in ("snapshot", "serializable") if word.startswith(incomplete)],
 }
 
@@ -170,7 +170,7 @@ class _Line:
         if choices := getattr(param.type, "choices", None):
             return Candidates([(str(word), "") for word in choices if str(word).startswith(incomplete)])
         if param.name == "profile":
-            return Candidates([(word, "") for word in complete.complete_profile(ctx, incomplete)])
+            return Candidates([(word, "") for word in completion.complete_profile(ctx, incomplete)])
         if completer := _BY_METAVAR.get(metavar):
             return Candidates([(word, "") for word in completer(ctx, incomplete)])
         if metavar == "URI":

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import typer
 
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import name_in
-from olympia_cli.cli.profiles import Location
-from olympia_cli.cli.work import LocalWork, LongWork, SparkWork
+from olympia_cli.cli.config import Location
+from olympia_cli.cli.options import name_in
+from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption, OlympiaError, quoted
 from olympia_cli.names import plural
+
+if TYPE_CHECKING:
+    from olympia_cli.importers.deltacat.rewrite import Rewriter
+    from olympia_cli.importers.footers import Footers
+    from olympia_cli.ops.expire.survey import Surveyor
+    from olympia_cli.ops.export.verify import ExportEngine
+    from olympia_cli.ops.fsck.fsck import FsckRequest, Report
+    from olympia_cli.ops.fsck.verdict import Engine
+    from olympia_cli.ops.walk.files import Files
+    from olympia_cli.spark.engine import SparkEngine
+    from olympia_cli.storage.protocol import Store
 
 AUTO_OBJECTS = 3_000_000
 """With `auto`, larger catalogs (estimated objects of the latest version) are processed on Spark."""
@@ -38,7 +49,7 @@ class EngineWord(StrEnum):
     SPARK = "spark"
 
 
-Engine = Annotated[
+EngineOption = Annotated[
     EngineWord,
     typer.Option(
         "--engine",
@@ -91,8 +102,7 @@ def engine(
     if not _wants_spark(session, word, spark_options, local_only, source):
         yield LocalWork()
         return
-    from olympia_cli.spark.engine import spark_engine
-    from olympia_cli.spark.run import Run
+    from olympia_cli.spark.engine import Run, spark_engine
 
     if not session.verbose:
         _hush()
@@ -151,7 +161,7 @@ def _wants_spark(
         if about:
             raise InvalidOption(f"{about[0]} needs Spark", hint="leave it out, or use --engine spark")
         return _note_choice(session, False, "requested by an option")
-    from olympia_cli.spark.launch import submitted
+    from olympia_cli.spark.session import submitted
 
     if word is EngineWord.SPARK or where is not None or (submitted() and local_only is None):
         if local_only is not None:
@@ -194,6 +204,109 @@ def _objects(session: Session) -> int:
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.references import open_snapshot
     from olympia_cli.names import Latest
-    from olympia_cli.ops.walk.size import estimated_objects
+    from olympia_cli.ops.walk.reach import estimated_objects
 
     return estimated_objects(open_snapshot(session.store, Latest(), SystemClock().now_millis()))
+
+
+# Long work of commands, in this process or on Spark, with the same results.
+
+
+class LongWork(Protocol):
+    @property
+    def spark(self) -> SparkEngine | None:
+        """The Spark engine, for output that only Spark can write; None in this process."""
+        ...
+
+    def fsck(self, store: Store, request: FsckRequest) -> Report:
+        """Run fsck; see ops/fsck."""
+        ...
+
+    def export_engine(self, dest: Store, options: Mapping[str, object]) -> AbstractContextManager[ExportEngine]:
+        """Open the engine that reads and copies the files of an export, until the end of a block."""
+        ...
+
+    def surveyor(self) -> AbstractContextManager[Surveyor]:
+        """Open the surveyor that reads, lists and deletes the files of an expire, until the end of a block."""
+        ...
+
+    def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
+        """Return the reader of footers of Parquet files below a base. `properties` are PyIceberg's for these files."""
+        ...
+
+    def rewriter(self, base: str, source: Mapping[str, str], dest: Mapping[str, str]) -> Rewriter | None:
+        """Return the rewriter of DeltaCAT's rows, which exists on Spark only.
+
+        `source` and `dest` are PyIceberg's properties for the files below the base, and for the files of new tables.
+        """
+        ...
+
+
+class LocalWork:
+    spark = None
+
+    def fsck(self, store: Store, request: FsckRequest) -> Report:
+        from olympia_cli.ops.fsck.fsck import fsck
+
+        return fsck(store, request)
+
+    @contextmanager
+    def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
+        from olympia_cli.ops.export.verify import local_engine
+
+        yield local_engine
+
+    @contextmanager
+    def surveyor(self) -> Iterator[Surveyor]:
+        from olympia_cli.ops.expire.survey import LOCAL
+
+        yield LOCAL
+
+    def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
+        from olympia_cli.importers.footers import LocalFooters, open_io
+
+        return LocalFooters(base, open_io(base, properties))
+
+    def rewriter(self, base: str, source: Mapping[str, str], dest: Mapping[str, str]) -> None:
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SparkWork:
+    spark: SparkEngine
+
+    def fsck(self, store: Store, request: FsckRequest) -> Report:
+        from olympia_cli.spark.pipelines.fsck import spark_fsck
+
+        return spark_fsck(self.spark, request)
+
+    @contextmanager
+    def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
+        from olympia_cli.spark.engine import place_for
+        from olympia_cli.spark.pipelines.export import SparkExport
+
+        engine, place = self.spark, place_for(dest.uri, options)
+        with ExitStack() as stack:
+
+            def begun(files: Files) -> Engine:
+                # only now, so that a refused export writes nothing
+                return SparkExport(engine, stack.enter_context(place.proven(engine.run.note)))(files)
+
+            yield begun
+
+    @contextmanager
+    def surveyor(self) -> Iterator[Surveyor]:
+        from olympia_cli.spark.pipelines.expire import spark_surveyor
+
+        with spark_surveyor(self.spark) as surveyor:
+            yield surveyor
+
+    def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
+        from olympia_cli.spark.pipelines.imports import SparkFooters
+
+        return SparkFooters(self.spark, base, properties)
+
+    def rewriter(self, base: str, source: Mapping[str, str], dest: Mapping[str, str]) -> Rewriter:
+        from olympia_cli.spark.pipelines.imports import SparkRewriter
+
+        return SparkRewriter(self.spark, base, source, dest)

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_profile
-from olympia_cli.cli.context import Session
+from olympia_cli.cli.completion import complete_profile
 from olympia_cli.cli.engine import EngineWord, engine
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from olympia_cli.names import Reference
     from olympia_cli.ops.export.export import Exported
-    from olympia_cli.ops.export.note import Scope
+    from olympia_cli.ops.export.files import Scope
     from olympia_cli.ops.export.verify import ExportEngine
     from olympia_cli.storage.protocol import Store
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
-from olympia_cli.cli.context import Changed, Session
+from olympia_cli.cli.session import Changed, Session
 from olympia_cli.cli.talk import hear_libraries
 from olympia_cli.errors import IcebergMissing, InvalidOption, OlympiaError, TableNotFound, command_words
 
@@ -29,12 +29,11 @@ def iceberg_catalog(
 
     If `table` is missing, the error is that of all other commands.
     """
-    from olympia_cli.cli.params import parse_seconds
+    from olympia_cli.cli.options import parse_seconds
 
     need_pyiceberg()
     from olympia_cli.iceberg.catalog import OlympiaCatalog
-    from olympia_cli.iceberg.failures import told_as_ours
-    from olympia_cli.iceberg.settings import ONE_SDK, io_properties
+    from olympia_cli.iceberg.conversion import ONE_SDK, io_properties, told_as_ours
 
     if at is not None and txn is not None:
         raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")
@@ -67,7 +66,7 @@ def say_other_place(
     """Name the command for the table's own metadata, if a property that was set or unset probably belongs there."""
     iceberg_properties: Mapping[str, str] = {}
     if not change.actions and txn is None:
-        from olympia_cli.cli.schema_render import read_description
+        from olympia_cli.cli.output.files import read_description
 
         # no property changed in the catalog, so look for it in the metadata; damage of that file does not matter here
         with suppress(OlympiaError):

@@ -13,9 +13,8 @@ from importlib import import_module
 from typing import Any
 
 from olympia_cli import __version__, errors
-from olympia_cli.cli.app import COMMANDS, app
-from olympia_cli.cli.lazy import LazyCommand, module_name
-from olympia_cli.cli.params import shared_params
+from olympia_cli.cli.app import COMMANDS, LazyCommand, app, module_name
+from olympia_cli.cli.options import shared_params
 
 EXIT_CODES = {
     0: "Done.",

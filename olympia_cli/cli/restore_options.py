@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_reference
-from olympia_cli.cli.context import Session
+from olympia_cli.cli.completion import complete_reference
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from olympia_cli.names import TableName, ViewName

@@ -15,22 +15,24 @@ from enum import Enum
 import pyarrow as pa
 
 from olympia_cli.errors import Damaged
-from olympia_cli.format import lz4
-from olympia_cli.format.arrow_messages import (
+from olympia_cli.format import arrow
+from olympia_cli.format.arrow import (
     FIRST_MESSAGE,
     MAGIC,
     MARKER,
     RECORD_BATCH,
     SCHEMA,
+    Bounds,
     End,
     Gap,
     Message,
     Nonsense,
+    TooMuch,
+    check_file,
+    root_bounds,
     walk,
 )
-from olympia_cli.format.bounds import Bounds, TooMuch, check_file, root_bounds
-from olympia_cli.format.node import Sizes
-from olympia_cli.format.node_rows import (
+from olympia_cli.format.codec import (
     ACTIONS_DIGEST_KEY,
     COLUMNS,
     DIGEST_KEY,
@@ -40,6 +42,7 @@ from olympia_cli.format.node_rows import (
     metadata_text,
     one_line,
 )
+from olympia_cli.format.node import Sizes
 from olympia_cli.names import plural
 
 _USUAL = Sizes(4096, 1024, 1024, 1024)
@@ -383,7 +386,7 @@ class _Column:
 def _unpack(codec: str, packed: bytes, size: int) -> bytes:
     limit = max(0, size)
     if codec == "lz4":
-        return lz4.unpack_prefix(packed, limit)
+        return arrow.unpack_prefix(packed, limit)
     if codec != "zstd":
         return b""
     out = bytearray()

@@ -34,13 +34,11 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PathMissing, PathTaken
-from olympia_cli.iceberg.access import ATTEMPTS
-from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
-from olympia_cli.iceberg.identifiers import identifier_of
+from olympia_cli.iceberg.catalog import ATTEMPTS, OlympiaCatalog
+from olympia_cli.iceberg.conversion import identifier_of, store_options
 from olympia_cli.iceberg.locations import parse_location, plain_folder
 from olympia_cli.iceberg.rows import as_columns
-from olympia_cli.iceberg.settings import store_options
+from olympia_cli.iceberg.transaction import CatalogTransaction
 from olympia_cli.names import TableName
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store

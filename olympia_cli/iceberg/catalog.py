@@ -1,41 +1,407 @@
-"""A catalog for PyIceberg: `py-catalog-impl: olympia_cli.iceberg.OlympiaCatalog`.
-
-Each change is one commit. `transaction` commits several changes together. `at` returns a read-only catalog of one
-version.
-"""
+"""A catalog for PyIceberg: `py-catalog-impl: olympia_cli.iceberg.OlympiaCatalog`."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+import random
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from inspect import signature
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote
+from uuid import uuid4
 
-from pyiceberg.catalog import PropertiesUpdateSummary
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.catalog import MetastoreCatalog, PropertiesUpdateSummary
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, NoSuchViewError, TableAlreadyExistsError
 from pyiceberg.io import FileIO
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
-from pyiceberg.schema import Schema
-from pyiceberg.table import CommitTableResponse, Table, TableProperties
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.schema import Schema, assign_fresh_schema_ids
+from pyiceberg.table import CommitTableResponse, StagedTable, Table, TableProperties
+from pyiceberg.table.locations import load_location_provider
+from pyiceberg.table.metadata import TableMetadata, new_table_metadata
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.types import transform_dict_value_to_str
 
-from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.checks import check_places
-from olympia_cli.iceberg.failures import translated
-from olympia_cli.iceberg.identifiers import dotted, identifier_of, namespace_name, table_name
-from olympia_cli.iceberg.settings import store_options
-from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view, read_metadata
-from olympia_cli.iceberg.views import IcebergViews
-from olympia_cli.names import Kind, NamespaceName, Reference, parse_reference
+from olympia_cli.catalog.catalog import Catalog, who
+from olympia_cli.catalog.commit import Author, Committed
+from olympia_cli.catalog.snapshot import Snapshot, namespace_for_new
+from olympia_cli.catalog.staging import TABLE_LOCATION, check_places
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import CommitConflict, InvalidName
+from olympia_cli.format.actions import Action
+from olympia_cli.format.paths import DATA
+from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
+from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view, check_properties, read_metadata
+from olympia_cli.iceberg.conversion import (
+    ONE_SDK,
+    dotted,
+    identifier_of,
+    namespace_name,
+    same_sdk,
+    store_options,
+    table_name,
+    translated,
+    trusted,
+    view_name,
+)
+from olympia_cli.iceberg.files import MetadataFiles, PyIcebergFiles
+from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
+from olympia_cli.iceberg.locations import Reach, barred_folders
+from olympia_cli.names import Kind, NamespaceName, ObjectName, Reference, TableName, ViewName, parse_reference
+from olympia_cli.storage.open import check_opens, scheme_of
 
 if TYPE_CHECKING:
     import pyarrow
+    from pyiceberg.view import View
+    from pyiceberg.view.metadata import ViewMetadata, ViewVersion
 
-    from olympia_cli.iceberg.catalog_transaction import CatalogTransaction, DistributedCatalog
+    from olympia_cli.iceberg.transaction import CatalogTransaction, DistributedCatalog
+
+# The base of the catalog for PyIceberg: read, change and open files. `catalog.py` and `views.py` add the interface.
+
+ATTEMPTS = 20
+R = TypeVar("R")
+
+
+class CatalogAccess(MetastoreCatalog):
+    """An Olympia catalog behind PyIceberg's interface."""
+
+    store_catalog: Catalog
+    message: str
+    """The message of commits."""
+    retry_for: float
+    """The seconds for which a commit is retried after conflicts."""
+    last_version: int | None
+    """The version of the last change, or None if it is not committed yet."""
+    last_actions: tuple[Action, ...]
+    """The actions of the last change."""
+    _fixed: Snapshot | None
+    _ios: dict[str, FileIO]
+
+    def _begin(self, catalog: Catalog, name: str, properties: Properties) -> None:
+        MetastoreCatalog.__init__(self, name, **properties)
+        self.store_catalog = catalog.remembering()
+        self.message, self.retry_for = "", 60.0
+        self.last_version, self.last_actions = None, ()
+        self._fixed = None
+        self._ios = {}
+
+    def _view(self, *names: ObjectName) -> Snapshot | Transaction:
+        """Return the state to read: the latest version, with the nodes on the way to these names, or a fixed
+        version.
+        """
+        if self._fixed is not None:
+            return self._fixed
+        return self.store_catalog.snapshot(names=names)
+
+    def _exists(self, name: ObjectName) -> bool:
+        view = self._view(name)
+        try:
+            return view.exists(name) if isinstance(view, Transaction) else view.find(name) is not None
+        except InvalidName:
+            # the name is too long for this catalog
+            return False
+
+    def _list(self, kind: Kind, name: NamespaceName) -> list[Identifier]:
+        view = self._view(name)
+        if isinstance(view, Transaction):
+            found = view.tables(name.namespace) if kind is Kind.TABLE else view.views(name.namespace)
+            return [identifier_of(one) for one in found]
+        namespace = name.namespace
+        return [(namespace, one) for one in view.names(kind, namespace)]
+
+    def _state(self, name: TableName) -> TableState:
+        try:
+            with translated(name):
+                location = self._view(name).table(name).definition.iceberg_metadata_location
+        except ValueError as invalid:
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from invalid
+        place = self._reach(name.namespace).existing(location)
+        return TableState(read_metadata(self.metadata_files, location, place), location)
+
+    @property
+    def metadata_files(self) -> MetadataFiles:
+        """Access to metadata files."""
+        return PyIcebergFiles(self.open_files)
+
+    def _reach(self, namespace: str) -> Reach:
+        """Return the folders where tables and views of the namespace may be."""
+        return Reach(barred=barred_folders(self.store_catalog.store.uri))
+
+    def _staged_file(self, location: str) -> bytes | None:
+        """Return the content of a file that is staged but not written yet, or None."""
+        return None
+
+    def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
+        """Apply `do` to the latest version and commit. After a conflict, retry on the new latest version.
+
+        The retry either succeeds or raises the error that explains the conflict.
+        """
+        self._check_writable()
+        for attempt in range(ATTEMPTS):
+            with translated(about):
+                transaction = self.store_catalog.begin(names=names)
+                changes = TableChanges(transaction, self.metadata_files)
+                done = do(changes)
+                try:
+                    self._committed(changes.commit(Author(by=who(), message=self.message), self.retry_for))
+                    return done
+                except CommitConflict:
+                    if attempt == ATTEMPTS - 1:
+                        raise
+            self._wait(attempt)
+        raise AssertionError("unreachable")
+
+    def _committed(self, done: Committed) -> None:
+        self.last_version, self.last_actions = done.version, done.actions
+        self.store_catalog.head.advance(done)
+
+    def _wait(self, attempt: int) -> None:
+        """Sleep for a random time after a conflict."""
+        self.store_catalog.clock.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
+
+    def _check_writable(self) -> None:
+        if self._fixed is not None:
+            raise ValueError(f"This catalog is as of version {self._fixed.version}, and nothing is changed through it")
+
+    def _table(self, name: TableName, state: TableState) -> Table:
+        io = self.open_files(state.location)
+        return Table(identifier_of(name), self._trusted(state.metadata), state.location, io, self)
+
+    def _trusted(self, metadata: TableMetadata) -> TableMetadata:
+        return trusted(metadata, self.properties, barred_folders(self.store_catalog.store.uri))
+
+    def open_files(self, location: str) -> FileIO:
+        """Return PyIceberg's FileIO for a location, with the catalog's own settings only.
+
+        Locations on the same kind of store share one FileIO and its connections.
+        """
+        check_opens(location)
+        scheme = scheme_of(location)
+        io = self._ios.get(scheme)
+        if io is None:
+            properties = same_sdk(location) if ONE_SDK in self.properties else {}
+            io = self._ios[scheme] = self._load_file_io(properties, location)
+        return io
+
+    # Locations of new tables
+
+    def _create_staged_table(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pyarrow.Schema,
+        location: str | None = None,
+        partition_spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC,
+        sort_order: SortOrder = UNSORTED_SORT_ORDER,
+        properties: Properties = EMPTY_DICT,
+    ) -> StagedTable:
+        name = table_name(identifier)
+        self._check_writable()
+        place = self._new_place(name, location, properties)
+        # a copy, because PyIceberg removes the format version from it
+        given = dict(properties)
+        columns = _converted(schema, given)
+        metadata = new_table_metadata(columns, partition_spec, sort_order, location=place, properties=given)
+        metadata = with_defaults(with_row_ids(metadata), columns)
+        provider = load_location_provider(place, dict(properties))
+        staged = TableState(metadata, provider.new_table_metadata_file_location())
+        return StagedTable(
+            identifier=identifier_of(name),
+            metadata=staged.metadata,
+            metadata_location=staged.location,
+            io=self.open_files(staged.location),
+            catalog=self,
+        )
+
+    def _new_place(self, name: TableName | ViewName, location: str | None, properties: Properties) -> str:
+        """Return the location of a new table or view: the given one if it is allowed, or a new folder."""
+        reach = self._reach(name.namespace)
+        check_properties(properties, reach)
+        if location:
+            reach.named(location, f"the {name.kind.word}'s location")
+        return self._resolve_table_location(location, name.namespace, name.name)
+
+    def new_table_folder(self, name: TableName) -> str:
+        """Return the default location of a new table."""
+        return self._get_default_warehouse_location(name.namespace, name.name)
+
+    def _get_default_warehouse_location(self, database_name: str, table_name: str) -> str:
+        """Return a folder that no other table has or had.
+
+        A cleanup of orphan files in one table must not find files of another one that was dropped or renamed.
+        """
+        name = NamespaceName(database_name)
+        view = self._view(name)
+        with translated(name), namespace_for_new():
+            own = view.namespace(name).properties.get("location")
+        folder = f"{folder_of(table_name)}-{uuid4().hex[:12]}"
+        if own:
+            return f"{own.rstrip('/')}/{folder}"
+        return f"{self._tables_location()}/{folder_of(database_name)}/{folder}"
+
+    def _tables_location(self) -> str:
+        """Return the location for tables of namespaces without a location of their own."""
+        view = self._view()
+        definition = view.base.definition if isinstance(view, Transaction) else view.definition
+        return (definition.properties.get(TABLE_LOCATION) or f"{self._warehouse()}/{DATA}").rstrip("/")
+
+    def _warehouse(self) -> str:
+        """Return the catalog's URI as the user wrote it."""
+        uri, own = str(self.properties["warehouse"]), self.store_catalog.store.uri
+        if scheme_of(uri) != "file":
+            return uri.rstrip("/")
+        # the store has decoded %20 in the URI, but locations of tables are literal
+        return f"file://{own}" if "://" in uri else own
+
+
+def _converted(schema: Schema | pyarrow.Schema, properties: Properties) -> Schema:
+    """Return PyIceberg's schema. In newer PyIcebergs, the conversion of an Arrow schema depends on the table's format
+    version.
+    """
+    convert = MetastoreCatalog._convert_schema_if_needed
+    if len(signature(convert).parameters) == 1:
+        return convert(schema)
+    version = int(properties.get(TableProperties.FORMAT_VERSION, TableProperties.DEFAULT_FORMAT_VERSION))
+    return convert(schema, cast(Any, version))
+
+
+def folder_of(name: str) -> str:
+    """Return a unique folder name for any object name. However a program decodes it, it leads to no other folder.
+
+    Escapes are those of URLs, except where decoding would change the path: `/` becomes `=2F`.
+    """
+    if not name.strip("."):
+        return name.replace(".", "=2E")
+    return re.sub("%(2F|5C|25)", r"=\1", quote(name, safe=""))
+
+
+# Iceberg views, with metadata files as tables have them.
+#
+# PyIceberg supports views from 0.11 on. Older versions can only list and drop them.
+
+
+class IcebergViews(CatalogAccess):
+    """PyIceberg's methods for views."""
+
+    def create_view(
+        self,
+        identifier: str | Identifier,
+        schema: Schema | pyarrow.Schema,
+        view_version: ViewVersion,
+        location: str | None = None,
+        properties: Properties = EMPTY_DICT,
+    ) -> View:
+        from pyiceberg.view.metadata import ViewMetadata
+
+        name = view_name(identifier)
+        self._check_writable()
+        place = self._new_place(name, location, properties)
+        fresh = assign_fresh_schema_ids(self._convert_schema_if_needed(schema))
+        version = view_version.model_copy(update={"schema_id": fresh.schema_id})
+        metadata = ViewMetadata.model_validate(
+            {
+                "view-uuid": str(uuid4()),
+                "format-version": 1,
+                "location": place,
+                "schemas": [fresh],
+                "current-version-id": version.version_id,
+                "versions": [version],
+                "version-log": [{"timestamp-ms": int(time.time() * 1000), "version-id": version.version_id}],
+                "properties": dict(properties),
+            }
+        )
+        folder = str(properties.get(TableProperties.WRITE_METADATA_PATH) or f"{place}/metadata").rstrip("/")
+        where = f"{folder}/00000-{uuid4()}.metadata.json"
+        content = metadata.model_dump_json(exclude_none=True, by_alias=True).encode()
+
+        def create(changes: TableChanges) -> None:
+            check_no_table(changes, name)
+            changes.add_file(where, content, self._reach(name.namespace).also([place]))
+            changes.transaction.create_view(name, view_definition(where))
+
+        self.change(name, create, NamespaceName(name.namespace), name)
+        return self._view_of(name, metadata)
+
+    def register_view(self, identifier: str | Identifier, metadata_location: str) -> View:
+        """Register a view by its metadata location. The metadata is read first, so that it is known to be readable."""
+        name = view_name(identifier)
+        metadata = self._read_view(name, metadata_location)
+
+        def register(changes: TableChanges) -> None:
+            check_no_table(changes, name)
+            changes.transaction.create_view(name, view_definition(metadata_location))
+
+        self.change(name, register, NamespaceName(name.namespace), name)
+        return self._view_of(name, metadata)
+
+    def load_view(self, identifier: str | Identifier) -> View:
+        name = view_name(identifier, NoSuchViewError)
+        with translated(name):
+            definition = self._view(name).view(name).definition
+        if definition.view_format != ViewFormat.ICEBERG_VIEW:
+            raise NoSuchViewError(f"View {dotted(name)} is a Substrait plan, not an Iceberg view")
+        return self._view_of(name, self._read_view(name, definition.iceberg_metadata_location))
+
+    def list_views(self, namespace: str | Identifier) -> list[Identifier]:
+        name = namespace_name(namespace, NoSuchNamespaceError)
+        with translated(name):
+            return self._list(Kind.VIEW, name)
+
+    def view_exists(self, identifier: str | Identifier) -> bool:
+        try:
+            return self._exists(view_name(identifier, NoSuchViewError))
+        except (NoSuchViewError, NoSuchNamespaceError):
+            return False
+
+    def drop_view(self, identifier: str | Identifier) -> None:
+        name = view_name(identifier, NoSuchViewError)
+        self.change(name, lambda changes: changes.transaction.drop_view(name), name)
+
+    def rename_view(self, from_identifier: str | Identifier, to_identifier: str | Identifier) -> None:
+        """Rename a view. PyIceberg has no such method, but Iceberg's REST protocol has."""
+        old, new = view_name(from_identifier, NoSuchViewError), view_name(to_identifier)
+
+        def rename(changes: TableChanges) -> None:
+            with translated(old):
+                changes.transaction.view(old)
+            check_no_table(changes, new)
+            changes.transaction.rename_view(old, new)
+
+        self.change(new, rename, old, NamespaceName(new.namespace), new)
+
+    def _read_view(self, name: ViewName, location: str) -> ViewMetadata:
+        from pyiceberg.view.metadata import ViewMetadata
+
+        staged = self._staged_file(location)
+        if staged is None:
+            staged = self.metadata_files.read(self._reach(name.namespace).existing(location))
+        return ViewMetadata.model_validate_json(staged)
+
+    def _view_of(self, name: ViewName, metadata: ViewMetadata) -> View:
+        from pyiceberg.view import View
+
+        return View(identifier_of(name), metadata)
+
+
+def view_definition(location: str) -> ViewDef:
+    """Return the definition of a view with this metadata location."""
+    return ViewDef(view_format=ViewFormat.ICEBERG_VIEW, iceberg_metadata_location=location)
+
+
+def check_no_table(changes: TableChanges, name: ViewName) -> None:
+    """Raise TableAlreadyExistsError if a table has the name: in Iceberg, tables and views share their names."""
+    if changes.transaction.exists(TableName(name.namespace, name.name)):
+        raise TableAlreadyExistsError(f"Table {dotted(name)} already exists")
+
+
+# A catalog for PyIceberg: `py-catalog-impl: olympia_cli.iceberg.OlympiaCatalog`.
+#
+# Each change is one commit. `transaction` commits several changes together. `at` returns a read-only catalog of one
+# version.
 
 _CLEANING = TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED
 _log = logging.getLogger(__name__)
@@ -72,7 +438,7 @@ class OlympiaCatalog(IcebergViews):
 
         An error in the block discards all of them. Raise CommitFailedException after a conflict with another writer.
         """
-        from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
+        from olympia_cli.iceberg.transaction import CatalogTransaction
 
         self._check_writable()
         made = CatalogTransaction.begin(self)
@@ -85,7 +451,7 @@ class OlympiaCatalog(IcebergViews):
 
     def inside(self, transaction_id: str) -> DistributedCatalog:
         """Return the catalog inside a distributed transaction, which other processes may use too."""
-        from olympia_cli.iceberg.catalog_transaction import DistributedCatalog
+        from olympia_cli.iceberg.transaction import DistributedCatalog
 
         self._check_writable()
         return DistributedCatalog.load(self, transaction_id)

@@ -1,23 +1,31 @@
-"""Files of tables on any store. Each store is opened once, and files are read in parallel.
-
-Errors are returned as values, so that one bad file does not hide the others. A store that keeps failing is given up, so
-that an unreachable endpoint does not cost half a minute per file.
-"""
+"""Files of tables on any store, metadata files, and the files that a transaction writes at its commit."""
 
 from __future__ import annotations
 
+import os
+import pickle
+import tempfile
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TypeVar
+from typing import IO, Protocol, TypeVar
+
+from pyiceberg.io import PY_IO_IMPL, FileIO
 
 from olympia_cli.errors import InvalidLocation, OlympiaError, PathMissing, Refused, StorageFailed, Unsupported
 from olympia_cli.iceberg.locations import ANYWHERE, LOCAL, Location, Reach, parse_location
-from olympia_cli.storage.open import open_store
+from olympia_cli.storage.open import check_opens, open_store
 from olympia_cli.storage.protocol import Store
+
+# Files of tables on any store. Each store is opened once, and files are read in parallel.
+#
+# Errors are returned as values, so that one bad file does not hide the others. A store that keeps failing is given up,
+# so that an unreachable endpoint does not cost half a minute per file.
 
 _WORKERS = 32
 _FAILURES = 20
@@ -205,3 +213,125 @@ def _common_prefix(paths: Collection[str]) -> str:
     first, last = min(paths), max(paths)
     length = next((at for at, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), len(first))
     return first[:length]
+
+
+# Files that a transaction writes at its commit.
+#
+# Large amounts are kept in a temporary file: a transaction may create a hundred thousand tables. Memory then holds only
+# the positions.
+
+_IN_MEMORY = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class NewFile:
+    """The location and content of a file."""
+
+    location: Location
+    content: bytes
+
+
+class NewFiles:
+    """Files by the text of their locations."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, tuple[int, int]] = {}
+        self._kept = tempfile.SpooledTemporaryFile(max_size=_IN_MEMORY)  # noqa: SIM115
+        self._lock = threading.Lock()
+        weakref.finalize(self, _close, self._kept)
+
+    def put(self, location: str, file: NewFile) -> None:
+        data = pickle.dumps(file)
+        with self._using() as kept:
+            at = kept.seek(0, os.SEEK_END)
+            kept.write(data)
+            # so that a full disk is reported now, and not on reading
+            kept.flush()
+            self.places[location] = (at, len(data))
+
+    def get(self, location: str) -> NewFile:
+        at, length = self.places[location]
+        with self._using() as kept:
+            kept.seek(at)
+            data = kept.read(length)
+        file: NewFile = pickle.loads(data)
+        return file
+
+    @contextmanager
+    def _using(self) -> Iterator[IO[bytes]]:
+        try:
+            with self._lock:
+                yield self._kept
+        except OSError as error:
+            raise StorageFailed(
+                f"staged metadata cannot be kept in {tempfile.gettempdir()}: {error.strerror}",
+                hint="free space there, or set TMPDIR to another folder",
+            ) from error
+
+
+def _close(kept: IO[bytes]) -> None:
+    # closing repeats a failed write
+    with suppress(OSError):
+        kept.close()
+
+
+# Read and create metadata files: with PyIceberg in a user's program, with our stores in a server.
+#
+# Both take a parsed `Location`, and create files exclusively. A file can only be deleted with the handle that its
+# creation returned, so existing files are never deleted.
+
+OpenIO = Callable[[str], FileIO]
+"""Returns PyIceberg's FileIO for a location."""
+
+Delete = Callable[[], None]
+"""Deletes the file that was created. Raises FileNotFoundError if it does not exist."""
+
+
+class MetadataFiles(Protocol):
+    """Access to metadata files on the stores that a program may use."""
+
+    def read(self, location: Location) -> bytes:
+        """Return the content of a file. Raise FileNotFoundError if it is missing."""
+        ...
+
+    def create(self, location: Location, content: bytes) -> Delete:
+        """Create the file. It was surely not created after FileExistsError, or after one of our errors except
+        OutcomeUnknown.
+
+        After any other error, the outcome is unknown.
+        """
+        ...
+
+
+class PyIcebergFiles:
+    """Metadata files through PyIceberg, with the catalog's settings.
+
+    A table's own properties never decide how a file is opened: they could send credentials to a foreign endpoint, or
+    load code.
+    """
+
+    def __init__(self, open_files: OpenIO) -> None:
+        self._open_files = open_files
+
+    def read(self, location: Location) -> bytes:
+        check_opens(location.text)
+        text = location.plain_text()
+        with self._open_files(text).new_input(text).open() as stream:
+            return stream.read()
+
+    def create(self, location: Location, content: bytes) -> Delete:
+        check_opens(location.text)
+        text = location.plain_text()
+        io = self._open_files(text)
+        if location.store == LOCAL and PY_IO_IMPL not in io.properties:
+            # PyIceberg does not sync local files; a store does, so that the file survives a power failure like the root
+            return create_in(open_store(LOCAL), location.path, content)
+        with io.new_output(text).create() as stream:
+            stream.write(content)
+        return lambda: io.delete(text)
+
+
+def create_in(store: Store, path: str, content: bytes) -> Delete:
+    """Create the file in one of our stores."""
+    store.create(path, content)
+    return lambda: store.delete_many([path])

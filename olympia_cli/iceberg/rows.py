@@ -8,18 +8,88 @@ import decimal
 import math
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pyarrow
 import pyarrow.csv
 import pyarrow.parquet
+import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
 
-from olympia_cli.errors import InvalidOption, command_words, quoted
-from olympia_cli.iceberg.identifiers import table_name
+from olympia_cli.errors import (
+    InvalidLocation,
+    InvalidOption,
+    PathTaken,
+    StorageDenied,
+    StorageFailed,
+    StorageFull,
+    command_words,
+    quoted,
+)
+from olympia_cli.iceberg.conversion import table_name
+from olympia_cli.iceberg.inventory import arrow_schema, batches
 from olympia_cli.names import nearest, quote_part
+
+# Write rows as a folder of Parquet files, as Spark does.
+
+PART = "part-00000.parquet"
+
+
+def check_folder(folder: str) -> None:
+    """Raise an error unless the folder is local, and missing or empty."""
+    if "://" in folder and not folder.startswith("file:///"):
+        raise InvalidLocation(
+            f"{folder[:60]!a} is not a folder of this machine", hint="write there with --engine spark"
+        )
+    path = _path(folder)
+    try:
+        taken = os.path.lexists(path) and (not os.path.isdir(path) or bool(os.listdir(path)))
+    except (OSError, ValueError):
+        raise InvalidLocation(f"{folder[:60]!a} cannot be read", hint="choose another folder") from None
+    if taken:
+        raise PathTaken(f"{folder} already exists and is not an empty folder", hint="choose another folder")
+
+
+def write_folder(rows: Iterable[Mapping[str, Any]], columns: Mapping[str, str], folder: str) -> int:
+    """Write the rows and return their number. The file gets its final name once it is complete."""
+    check_folder(folder)
+    path = _path(folder)
+    unfinished = os.path.join(path, f".{PART}.unfinished")
+    count = 0
+    try:
+        os.makedirs(path, exist_ok=True)
+        with (
+            open(unfinished, "wb") as file,
+            pq.ParquetWriter(file, arrow_schema(columns), compression="snappy") as writer,
+        ):
+            for batch in batches(rows, columns):
+                writer.write_batch(batch)
+                count += batch.num_rows
+        os.rename(unfinished, os.path.join(path, PART))
+    except OSError as error:
+        raise _explained(error, folder) from None
+    finally:
+        with suppress(OSError):
+            os.unlink(unfinished)
+    return count
+
+
+def _path(folder: str) -> str:
+    return os.path.abspath(os.path.expanduser(folder.removeprefix("file://")))
+
+
+def _explained(error: OSError, folder: str) -> StorageFailed | StorageDenied:
+    import errno
+
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StorageFull(f"{folder}: no space left")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StorageDenied(f"{folder} may not be written")
+    return StorageFailed(f"{folder} cannot be written: {error.strerror or error}")
+
 
 _TYPES = {
     pyarrow.int32(): "int",

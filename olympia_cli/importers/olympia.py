@@ -15,19 +15,18 @@ from functools import partial
 from itertools import islice
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.checks import IMPORTED
 from olympia_cli.catalog.references import oldest_version, open_snapshot
 from olympia_cli.catalog.snapshot import Snapshot, read_object
+from olympia_cli.catalog.staging import IMPORTED
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, VersionNotFound
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.strict_json import read_json
-from olympia_cli.importers.bringing import AT_ONCE, KINDS, Bringing, count, of_source
 from olympia_cli.importers.iceberg import Imported, LeftOut
-from olympia_cli.importers.renaming import Renaming
+from olympia_cli.importers.objects import AT_ONCE, KINDS, Bringing, Renaming, count, of_source
 from olympia_cli.names import AtVersion, Kind, time_text
-from olympia_cli.ops.look.diff import ObjectChange, diff
+from olympia_cli.ops.inspect.diff import ObjectChange, diff
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,21 +12,20 @@ from itertools import count
 from typing import Any
 
 from olympia_cli.catalog.lineage import living_names
-from olympia_cli.catalog.protection import PROTECTING
 from olympia_cli.catalog.replay import moved, rollback_target, touched
+from olympia_cli.catalog.retained import PROTECTING
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, NotRevertible, RevertConflict, VersionNotFound, command_words
-from olympia_cli.format.action_types import EXPIRES
-from olympia_cli.format.actions import Action
+from olympia_cli.format.actions import EXPIRES, Action
 from olympia_cli.format.definitions import body
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef, RollbackDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, plural
-from olympia_cli.ops.look.describe import describe_name
-from olympia_cli.ops.look.diff import ObjectChange, diff
-from olympia_cli.ops.look.log import log
+from olympia_cli.ops.inspect.describe import describe_name
+from olympia_cli.ops.inspect.diff import ObjectChange, diff
+from olympia_cli.ops.inspect.log import log
 
 T = ActionType
 Found = CatalogObject[ObjectDefinition]

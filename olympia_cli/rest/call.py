@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import json
+import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, TypeVar
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 from starlette.datastructures import QueryParams
 from starlette.responses import Response
@@ -18,13 +22,95 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName, SavedElsewhere
 from olympia_cli.format.strict_json import read_request
-from olympia_cli.iceberg.table_changes import TableChanges
+from olympia_cli.iceberg.changes import TableChanges
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_reference
+from olympia_cli.rest.access import Caller
 from olympia_cli.rest.failures import Failure, bad_request, forbidden
 from olympia_cli.rest.group_commit import Change
-from olympia_cli.rest.prefixes import Prefix
 from olympia_cli.rest.service import Service
-from olympia_cli.rest.tokens import Caller
+
+# The prefix of a path selects the latest version, an older version, or the inside of a transaction.
+#
+# Some clients insert the prefix as it is (Java, PyIceberg), others encode it with its slash. Both are accepted.
+
+_PREFIXED = re.compile(r"/v1/(at|txn)(?:/|%2[fF])([^/]+)(/.*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The state that a request refers to. Without `at` and `txn`: the latest version."""
+
+    at: str | None = None
+    txn: str | None = None
+
+    @property
+    def text(self) -> str:
+        """The prefix as clients must write it."""
+        if self.at is not None:
+            return f"at/{quote(self.at, safe=':~')}"
+        return "" if self.txn is None else f"txn/{quote(self.txn, safe='')}"
+
+
+def split_prefix(path: str) -> tuple[Prefix, str]:
+    """Return the prefix of an encoded path, and the path without it."""
+    found = _PREFIXED.fullmatch(path)
+    if found is None:
+        return Prefix(), path
+    return _prefix(found[1], unquote(found[2])), f"/v1{found[3] or ''}"
+
+
+def parse_warehouse(text: str) -> Prefix | None:
+    """Return the prefix in a warehouse name (`at/v12`, `txn/…`), or None for any other text."""
+    kind, slash, rest = text.partition("/")
+    return _prefix(kind, rest) if kind in ("at", "txn") and slash and rest else None
+
+
+def _prefix(kind: str, text: str) -> Prefix:
+    return Prefix(at=text) if kind == "at" else Prefix(txn=text)
+
+
+# Pagination. The token of a page is the last name of the previous page.
+#
+# So changes between requests never repeat or skip names that exist throughout.
+
+PAGE = 1000
+LARGEST_PAGE = 10_000
+
+N = TypeVar("N")
+
+
+def page(
+    query: QueryParams, names: Callable[[str | None], Iterator[N]], token_of: Callable[[N], str]
+) -> tuple[list[N], str | None]:
+    """Return the requested names, and the token of the next page. `names` returns the names after a given one.
+
+    Without pagination parameters, return all names, as the REST definition requires.
+    """
+    token, size = query.get("pageToken"), query.get("pageSize")
+    if token is None and size is None:
+        return list(names(None)), None
+    number = PAGE if size is None else _number(size)
+    found = list(islice(names(_last_name(token) if token else None), number + 1))
+    more = len(found) > number
+    return found[:number], _token(token_of(found[number - 1])) if more else None
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or len(text) > 9 or int(text) < 1:
+        raise bad_request("pageSize is not a positive number")
+    return min(int(text), LARGEST_PAGE)
+
+
+def _token(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode("utf-8", "surrogatepass")).decode().rstrip("=")
+
+
+def _last_name(token: str) -> str:
+    try:
+        return base64.b64decode(token + "=" * (-len(token) % 4), b"-_", validate=True).decode("utf-8")
+    except (binascii.Error, ValueError):
+        raise bad_request("pageToken is not a token of this server") from None
+
 
 SEPARATOR = "\x1f"
 SAVES = 20

@@ -21,8 +21,8 @@ from olympia_cli.catalog.clock import moment
 from olympia_cli.catalog.commit import Author, check_writable
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, StorageFailed, TransactionTooLarge
-from olympia_cli.iceberg.metadata_files import MetadataFiles
-from olympia_cli.iceberg.table_changes import TableChanges, unknown
+from olympia_cli.iceberg.changes import TableChanges, unknown
+from olympia_cli.iceberg.files import MetadataFiles
 
 _log = logging.getLogger(__name__)
 

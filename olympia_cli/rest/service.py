@@ -2,34 +2,185 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import threading
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import time
+from collections.abc import Callable, Hashable
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, StorageFailed, Unsupported
-from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, Refused, StorageFailed, Unsupported
+from olympia_cli.iceberg.conversion import io_properties
+from olympia_cli.iceberg.files import Delete, TableFiles, create_in
 from olympia_cli.iceberg.format_v3 import to_json
 from olympia_cli.iceberg.locations import LOCAL, Location
-from olympia_cli.iceberg.settings import io_properties
 from olympia_cli.names import TableName
 from olympia_cli.ops.verify_metadata import check_registrable, parse_metadata, parse_view_metadata
-from olympia_cli.rest.cache import ByteCache
+from olympia_cli.rest.access import Caller
 from olympia_cli.rest.failures import Failure, bad_request
-from olympia_cli.rest.files import KeptFiles, outside
 from olympia_cli.rest.group_commit import GroupCommit
-from olympia_cli.rest.latest import Latest
 from olympia_cli.rest.settings import Settings
-from olympia_cli.rest.tokens import Caller
 from olympia_cli.storage.open import open_store
+
+# A cache of immutable responses, limited in bytes.
+
+
+class ByteCache:
+    """An LRU cache of bytes. Thread-safe."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._kept: dict[Hashable, bytes] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def size(self) -> int:
+        return self._size
+
+    def get(self, key: Hashable) -> bytes | None:
+        with self._lock:
+            found = self._kept.pop(key, None)
+            if found is not None:
+                self._kept[key] = found
+            return found
+
+    def put(self, key: Hashable, value: bytes) -> None:
+        # a single entry must not evict all others
+        if len(value) > self._limit // 4:
+            return
+        with self._lock:
+            former = self._kept.pop(key, None)
+            self._size += len(value) - len(former or b"")
+            self._kept[key] = value
+            while self._size > self._limit:
+                self._size -= len(self._kept.pop(next(iter(self._kept))))
+
+
+# Metadata files and manifests of the server, read and created with its own settings, and cached.
+
+
+class KeptFiles:
+    """Files on our stores. The content of recent metadata files and manifests is cached, because they never change."""
+
+    def __init__(self, files: TableFiles, cache_bytes: int) -> None:
+        self._files = files
+        self._kept = ByteCache(cache_bytes)
+
+    def read(self, location: Location) -> bytes:
+        # the root is part of the key: with another root, a link to the file may be forbidden
+        key = (location, location.root)
+        content = self._kept.get(key)
+        if content is None:
+            found = self._files.fetch(location)
+            if isinstance(found, PathOutside):
+                raise outside(location.text)
+            if isinstance(found, PathMissing) or (isinstance(found, StorageFailed) and found.is_no_file):
+                # a FIFO, for example, which would block a reader
+                raise FileNotFoundError(f"{location.text} is not a file")
+            if isinstance(found, OlympiaError):
+                raise found
+            content = found
+            self._kept.put(key, content)
+        return content
+
+    def create(self, location: Location, content: bytes) -> Delete:
+        try:
+            return create_in(*self._files.opened(location), content)
+        except PathOutside:
+            raise outside(location.text) from None
+
+
+def outside(location: str) -> Refused:
+    """Return the error for a link out of a caller's folders. The message omits the link's target."""
+    return Refused(f"{location} leads outside of what you may use here", hint="")
+
+
+# The latest version, looked up once for simultaneous requests.
+
+QUICK = 0.0003
+"""Seconds. A store that answers faster is local, and asking it on the event loop costs less than a thread."""
+SLOW = 0.05
+"""Seconds. A store that takes longer is asked in a thread, until it answers within QUICK again."""
+
+R = TypeVar("R")
+S = TypeVar("S", Snapshot, Snapshot | None)
+
+
+class Latest:
+    """Looks up the latest version for requests.
+
+    Every request gets a version that was the latest at some moment after it arrived. Simultaneous requests share a
+    lookup.
+    """
+
+    def __init__(self, catalog: Catalog, executor: Executor) -> None:
+        self._head = catalog.remembering().head
+        self._executor = executor
+        self._lock = threading.Lock()
+        self._is_quick = False
+        self._running: asyncio.Task[Snapshot] | None = None
+        self._next: asyncio.Task[Snapshot] | None = None
+
+    async def snapshot(self) -> Snapshot:
+        known = self._look_here() if self._is_quick else None
+        if known is not None:
+            return known
+        # a lookup that began before this request may miss a commit in between
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_task(self._look_after(self._running))
+        return await asyncio.shield(self._next)
+
+    async def run(self, work: Callable[[], R]) -> R:
+        """Run blocking work in a thread."""
+
+        def done() -> R:
+            try:
+                return work()
+            except StopIteration as error:
+                # a Future cannot hold StopIteration, and its waiter would never return
+                raise RuntimeError("something ended too early") from error
+
+        return await asyncio.get_running_loop().run_in_executor(self._executor, done)
+
+    async def _look_after(self, running: asyncio.Task[Snapshot] | None) -> Snapshot:
+        if running is not None:
+            await asyncio.wait([running])
+        self._running, self._next = self._next, None
+        return await self.run(self.look)
+
+    def _look_here(self) -> Snapshot | None:
+        """Return the known version if a single request proves that it is still the latest."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            return self._timed(self._head.still)
+        except OlympiaError:
+            # the next lookup raises the error
+            return None
+        finally:
+            self._lock.release()
+
+    def look(self) -> Snapshot:
+        """Look up the latest version in this thread."""
+        with self._lock:
+            return self._timed(self._head.look)
+
+    def _timed(self, ask: Callable[[], S]) -> S:
+        began = time.perf_counter()
+        found = ask()
+        took = time.perf_counter() - began
+        self._is_quick = took < QUICK or (self._is_quick and took < SLOW)
+        return found
+
 
 NAMES_KEPT = 10_000
 GC_ENABLED = "gc.enabled"

@@ -15,15 +15,13 @@ from starlette.responses import Response
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import TableExists, TableNotFound
-from olympia_cli.iceberg.table_changes import TableChanges, TableState, check_no_view
+from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view
 from olympia_cli.names import Kind, TableName, ViewName, plural
 from olympia_cli.ops.verify_metadata import parse_metadata
-from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing
+from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, page
 from olympia_cli.rest.failures import Failure, bad_request, objects, parsed
-from olympia_cli.rest.paging import page
-from olympia_cli.rest.served import ServedCatalog, check_code, check_registered
+from olympia_cli.rest.served import ServedCatalog, check_code, check_columns, check_registered
 from olympia_cli.rest.service import etag_of, table_answer
-from olympia_cli.rest.table_updates import check_columns
 
 _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
 _UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])

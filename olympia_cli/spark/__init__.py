@@ -9,10 +9,10 @@ Importing this does not import PySpark.
 
 from typing import TYPE_CHECKING, Any
 
-from olympia_cli.spark.registration import register
+from olympia_cli.spark.source import register
 
 if TYPE_CHECKING:
-    from olympia_cli.spark.appending import append
+    from olympia_cli.spark.appends import append
 
 __all__ = ["append", "register"]
 
@@ -20,6 +20,6 @@ __all__ = ["append", "register"]
 def __getattr__(name: str) -> Any:
     if name != "append":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from olympia_cli.spark.appending import append
+    from olympia_cli.spark.appends import append
 
     return append

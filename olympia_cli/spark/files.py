@@ -11,7 +11,7 @@ from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 from olympia_cli.format.paths import FileKind, file_kind
-from olympia_cli.spark.conditions import Conditions
+from olympia_cli.spark.options import Conditions
 from olympia_cli.storage.protocol import ALL, Between, Store
 
 COLUMNS = {"path": "string", "kind": "string", "bytes": "long", "modified_at": "timestamp"}

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from olympia_cli.spark.package import package_zip
+from olympia_cli.spark.proof import package_zip
 
 JOB = '''"""Olympia on Spark: spark-submit olympia_job.py fsck -c s3://lake/catalog"""
 

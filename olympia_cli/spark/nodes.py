@@ -13,13 +13,12 @@ from typing import Any
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, PathMissing, StoreError
+from olympia_cli.format.codec import CREATED_AT_MILLIS, NodeFile, decode_node
 from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import CREATED_AT_MILLIS, NodeFile, decode_node
 from olympia_cli.format.paths import JAVA_WIDTH, check_pointer
-from olympia_cli.ops.walk.descend import descend
-from olympia_cli.ops.walk.reach import path_digest
-from olympia_cli.spark.conditions import KeyRange
+from olympia_cli.ops.walk.reach import descend, path_digest
 from olympia_cli.spark.objects import PARTITIONS, Subtree, groups, upper_pieces
+from olympia_cli.spark.options import KeyRange
 from olympia_cli.spark.versions import VersionPart, snapshots, split
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import bounds

@@ -7,15 +7,14 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from olympia_cli.catalog.definition_reader import DefinitionReader
-from olympia_cli.catalog.snapshot import Snapshot, read_object
+from olympia_cli.catalog.snapshot import DefinitionReader, Snapshot, read_object
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.findings import describe_object_name
-from olympia_cli.ops.look.describe import describe_object
-from olympia_cli.spark.conditions import Conditions, KeyRange, key_ranges
+from olympia_cli.ops.inspect.describe import describe_object
+from olympia_cli.spark.options import Conditions, KeyRange, key_ranges
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
 from olympia_cli.tree.scan import scan_subtree

@@ -13,8 +13,8 @@ Spark's filters do not (see `conditions`).
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, MutableMapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, MutableMapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -35,16 +35,169 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from olympia_cli.errors import InvalidOption
-from olympia_cli.spark import iceberg_rows, tables
-from olympia_cli.spark.batches import batches
+from olympia_cli.catalog.references import oldest_version, open_snapshot
+from olympia_cli.catalog.versions import read_latest
+from olympia_cli.errors import InvalidOption, VersionNotFound
+from olympia_cli.names import AtVersion, Latest
+from olympia_cli.spark import files, iceberg_rows, nodes, objects, versions
 from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.iceberg_rows import IcebergTable
 from olympia_cli.spark.options import ReadOptions, is_write, parse_options, parse_write_options, table_options
-from olympia_cli.spark.pins import Pin, open_pinned, pin, store_of
+from olympia_cli.spark.pins import Pin, batches, open_pinned, pin, store_of
+from olympia_cli.spark.versions import plan_versions
+from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
     from pyarrow import RecordBatch
+    from pyspark.sql import SparkSession
+
+# The tables of a catalog that Spark can read: their columns, how each is divided, and how a part is read.
+#
+# Nothing here needs Spark: a part is a plain value, and its rows are dictionaries.
+
+COLUMNS: dict[str, dict[str, str]] = {
+    "objects": objects.COLUMNS,
+    "versions": versions.VERSION_COLUMNS,
+    "actions": versions.ACTION_COLUMNS,
+    "nodes": nodes.COLUMNS,
+    "files": files.COLUMNS,
+}
+Part = objects.ObjectPart | versions.VersionPart | nodes.NodePart | files.FilePart
+
+
+def plan(store: Store, options: ReadOptions, pinned: Pin | None) -> Sequence[Part]:
+    """Return the parts of the table that the options name; they cover the table and do not overlap."""
+    number, conditions = options.partitions, options.conditions
+    if pinned is None:
+        return files.plan_files(options.catalog, conditions, number)
+    if options.what == "objects":
+        return objects.plan_objects(open_pinned(store, pinned), conditions, number)
+    if options.what == "nodes":
+        first = pinned.version if options.since is None else _since(store, options, pinned)
+        return nodes.plan_nodes(open_pinned(store, pinned), pinned.root, first, number)
+    if pinned.version < pinned.oldest:
+        raise VersionNotFound(
+            f"the versions up to {pinned.version} do not exist any more: the oldest is {pinned.oldest}", hint=""
+        )
+    first = pinned.oldest if options.since is None else _since(store, options, pinned)
+    return versions.plan_versions(first, pinned.version, pinned.width, number)
+
+
+def _since(store: Store, options: ReadOptions, pinned: Pin) -> int:
+    assert options.since is not None
+    return min(pin(store, options.since).version, pinned.version + 1)
+
+
+def read(store: Store, options: ReadOptions, part: Part, columns: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Yield the rows of one part."""
+    if isinstance(part, objects.ObjectPart):
+        return objects.read_objects(store, part, options.conditions, columns)
+    if isinstance(part, nodes.NodePart):
+        return nodes.read_nodes(store, part)
+    if isinstance(part, files.FilePart):
+        return files.read_files(store, part, options.conditions)
+    if options.what == "actions":
+        return versions.read_actions(store, part, options.conditions)
+    return versions.read_versions(store, part)
+
+
+# The log as a stream: `spark.readStream.format("olympia")…load("actions")`, or "versions".
+#
+# An offset is the last version that was read, and a batch has the versions after one offset up to another. Versions
+# never change, so a batch that is repeated after a crash is identical.
+
+if TYPE_CHECKING:
+    from pyarrow import RecordBatch
+    from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+else:
+    try:
+        from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+    except ImportError:
+        # Spark before 4.2 reads all available versions in one batch
+
+        class SupportsTriggerAvailableNow: ...
+
+
+class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """The log from `startingVersion` on; the default is the oldest version."""
+
+    def __init__(self, options: ReadOptions, columns: Mapping[str, str]) -> None:
+        if options.what not in ("actions", "versions"):
+            raise InvalidOption("only actions and versions can be read as a stream")
+        for is_set, name in ((options.dated, "version"), (options.since is not None, "since")):
+            if is_set:
+                raise InvalidOption(f"a stream has no {name}", hint="use startingVersion to say where it starts")
+        self.options = options
+        self.columns = columns
+        self.last: int | None = None
+        """Last version of a stream that stops after the versions that exist at its start."""
+
+    @failures()
+    def initialOffset(self) -> dict[str, int]:
+        store = store_of(self.options)
+        latest = pin(store, Latest())
+        start = self.options.starting
+        if start is None:
+            return _offset(latest.oldest - 1)
+        if isinstance(start, AtVersion) and start.version < latest.oldest:
+            raise _expired(start.version, latest.oldest)
+        if isinstance(start, AtVersion) and start.version == latest.version + 1:
+            # the next version, which is not committed yet
+            return _offset(latest.version)
+        return _offset(pin(store, start).version - 1)
+
+    def latestOffset(self, start: dict[str, int] | None = None, limit: ReadLimit | None = None) -> dict[str, int]:
+        # Spark before 4.2 gives neither a start nor a limit
+        latest = self.last if self.last is not None else read_latest(store_of(self.options)).version
+        if start is None:
+            return _offset(latest)
+        most = getattr(limit, "max_files", None)
+        end = latest if most is None else min(latest, start["version"] + most)
+        # a stale hint may lead to an older version than the stream has read
+        return _offset(max(end, start["version"]))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxFiles
+
+        # a version is one file
+        return ReadAllAvailable() if self.options.max_versions is None else ReadMaxFiles(self.options.max_versions)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self.last = read_latest(store_of(self.options)).version
+
+    @failures()
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        first, last = start["version"] + 1, end["version"]
+        if first > last:
+            return []
+        store = store_of(self.options)
+        latest = open_snapshot(store, Latest(), 0)
+        if last > latest.version:
+            raise VersionNotFound(
+                f"the stream has read version {last}, and the latest is {latest.version}",
+                hint="this is not the catalog that the stream began with: start a new stream with another checkpoint",
+            )
+        if first < (oldest := oldest_version(latest)):
+            raise _expired(first, oldest)
+        parts = plan_versions(first, last, latest.file.width, self.options.partitions)
+        return [InputPartition(part) for part in parts]
+
+    @told
+    def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
+        rows = read(store_of(self.options), self.options, partition.value, self.columns)
+        yield from batches(rows, self.columns)
+
+
+def _offset(version: int) -> dict[str, int]:
+    return {"version": version}
+
+
+def _expired(version: int, oldest: int) -> VersionNotFound:
+    return VersionNotFound(
+        f"the stream continues at version {version}, which does not exist any more: the oldest is {oldest}",
+        hint=f"the versions between are lost: start a new stream at {oldest} with another checkpoint",
+    )
+
 
 _TYPES: dict[str, DataType] = {
     "string": StringType(),
@@ -92,7 +245,7 @@ class OlympiaDataSource(DataSource):
             struct = iceberg_rows.spark_schema(iceberg_rows.load(self.iceberg).schema())
         else:
             assert self.read_options.what is not None
-            struct = spark_schema(tables.COLUMNS[self.read_options.what])
+            struct = spark_schema(COLUMNS[self.read_options.what])
         if self.kept_options is not None:
             # when Spark reads the table, it passes the columns, but not the options
             struct.fields[0].metadata = {_KEPT: json.dumps({**self.kept_options, "catalog": self.read_options.catalog})}
@@ -108,13 +261,12 @@ class OlympiaDataSource(DataSource):
 
     @failures()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        from olympia_cli.spark.writer import AppendWriter
+        from olympia_cli.spark.appends import AppendWriter
 
         return AppendWriter.begin(parse_write_options(self.options), schema, overwrite)
 
     @failures()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        from olympia_cli.spark.stream import LogStream
 
         return LogStream(self.read_options, _columns(self.read_options, schema) if self.iceberg is None else {})
 
@@ -129,13 +281,13 @@ class CatalogReader(DataSourceReader):
 
     @failures()
     def partitions(self) -> list[InputPartition]:
-        return [InputPartition(part) for part in tables.plan(store_of(self.options), self.options, self.pinned)]
+        return [InputPartition(part) for part in plan(store_of(self.options), self.options, self.pinned)]
 
     @told
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         # Spark makes an empty partition where there are none
         if partition.value is not None:
-            rows = tables.read(store_of(self.options), self.options, partition.value, self.columns)
+            rows = read(store_of(self.options), self.options, partition.value, self.columns)
             yield from batches(rows, self.columns)
 
 
@@ -159,7 +311,7 @@ def _columns(options: ReadOptions, schema: StructType) -> dict[str, str]:
     """Return the columns that Spark requests, with our types. If the caller gave a schema, they may be fewer than the
     table's."""
     assert options.what is not None
-    types = tables.COLUMNS[options.what]
+    types = COLUMNS[options.what]
     for field in schema.fields:
         if field.name not in types:
             raise InvalidOption(f"{options.what} has no column {field.name[:60]!a}", hint=f"it has {', '.join(types)}")
@@ -167,3 +319,39 @@ def _columns(options: ReadOptions, schema: StructType) -> dict[str, str]:
             word = _TYPES[types[field.name]].simpleString()
             raise InvalidOption(f"the column {field.name} is not a {field.dataType.simpleString()}", hint=f"use {word}")
     return {field.name: types[field.name] for field in schema.fields}
+
+
+# Register the data source with a Spark session.
+
+
+def register(spark: SparkSession, catalog: str | None = None, *, views: bool = False, **options: str) -> None:
+    """Register `format("olympia")` with a session, classic or Connect, and ship this package's code to its workers.
+
+    With `views`, create a temporary view for each relation of the catalog as it is now: `olympia_objects`,
+    `olympia_versions`, `olympia_actions`, `olympia_nodes`, `olympia_files`. The view `olympia_names` has the objects
+    without the columns that need their definitions. `options` are those of the reader.
+    """
+    from olympia_cli.errors import InvalidOption, SparkMissing
+    from olympia_cli.spark.failures import explained
+    from olympia_cli.spark.proof import package_zip
+
+    if views and catalog is None:
+        raise InvalidOption("views are of a catalog, and none is given", hint="add catalog=URI")
+    if not hasattr(type(spark), "dataSource"):
+        raise SparkMissing(f"Spark {spark.version} has no data sources in Python", hint="use Spark 4.0 or newer")
+    with explained():
+        spark.addArtifacts(package_zip(), pyfile=True)
+        spark.dataSource.register(OlympiaDataSource)
+        if views and catalog is not None:
+            _make_views(spark, {"catalog": catalog, **options})
+
+
+def _make_views(spark: SparkSession, options: dict[str, str]) -> None:
+    from olympia_cli.spark import objects
+    from olympia_cli.spark.pins import ddl
+
+    reader = spark.read.format("olympia").options(**options)
+    for what in COLUMNS:
+        reader.load(what).createOrReplaceTempView(f"olympia_{what}")
+    in_tree = {name: word for name, word in objects.COLUMNS.items() if name not in objects.IN_DEFINITIONS}
+    reader.schema(ddl(in_tree)).load("objects").createOrReplaceTempView("olympia_names")

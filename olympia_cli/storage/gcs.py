@@ -31,8 +31,17 @@ from olympia_cli.errors import (
     StorageFailed,
     StorageFull,
 )
-from olympia_cli.storage.bucket import Bucket, Entry, check_options, read_within, size_seconds
-from olympia_cli.storage.connections import shown, silence, unreachable, why
+from olympia_cli.storage.bucket import (
+    Bucket,
+    Entry,
+    check_options,
+    read_within,
+    shown,
+    silence,
+    size_seconds,
+    unreachable,
+    why,
+)
 from olympia_cli.storage.objects import ObjectStore
 from olympia_cli.storage.protocol import LARGEST, Between
 from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 from olympia_cli.errors import Damaged, PathMissing
+from olympia_cli.format.codec import decode_node
 from olympia_cli.format.node import Child, Node, Sizes
-from olympia_cli.format.node_file import decode_node
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.storage.protocol import Store
 

@@ -16,7 +16,7 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged
 from olympia_cli.format import definitions
-from olympia_cli.format.node_file import decode_action_rows, decode_root, encode_root
+from olympia_cli.format.codec import decode_action_rows, decode_root, encode_root
 from olympia_cli.format.paths import root_path, transaction_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.ops.fsck.findings import Finding, Severity

@@ -12,8 +12,8 @@ from olympia_cli.errors import Damaged, OlympiaError, VersionNotFound
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.export import create_export
+from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.java_copy import COPY_VERSION, create_java_copy
-from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.memory import MemoryStore

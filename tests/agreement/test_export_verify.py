@@ -17,7 +17,7 @@ from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, scope
+from olympia_cli.ops.export.files import Mode, Note, Scope, read_note, scope
 from olympia_cli.ops.export.verify import verify_export
 from olympia_cli.ops.fsck.findings import Finding, Severity, finding
 from olympia_cli.ops.fsck.fsck import Level, Report

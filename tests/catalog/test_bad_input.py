@@ -26,8 +26,8 @@ from olympia_cli.errors import (
     Unsupported,
 )
 from olympia_cli.format import definitions
+from olympia_cli.format.codec import decode_root, encode_root
 from olympia_cli.format.node import Node, Root
-from olympia_cli.format.node_file import decode_root, encode_root
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, TableName

@@ -7,7 +7,7 @@ from itertools import product
 
 import pytest
 
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Committed
 from olympia_cli.errors import CommitConflict, NamespaceNotFound, OlympiaError, TableNotFound, ViewNotFound
@@ -425,4 +425,4 @@ def test_a_distributed_transaction_whose_every_write_was_merged_is_committed():
     STATEMENTS["drop a.t"](other := catalog.begin())
     version = catalog.commit(other).version
     assert running.commit().version == catalog.snapshot().version == version
-    assert saves.find(catalog.store, running.id).committed_version == version
+    assert distributed.find(catalog.store, running.id).committed_version == version

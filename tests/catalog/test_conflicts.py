@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from olympia_cli.catalog.conflicts import Clash, Verdict, judge, settle
-from olympia_cli.format.action_types import DROPS, READS
-from olympia_cli.format.actions import Action
+from olympia_cli.format.actions import DROPS, READS, Action
 from olympia_cli.format.pb.actions_pb2 import ActionType as T
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.names import TableName

@@ -23,7 +23,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
-from olympia_cli.format.node_file import encode_root
+from olympia_cli.format.codec import encode_root
 from olympia_cli.format.paths import OLDEST, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef, ExpireDef, ExportDef
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel, TableDef

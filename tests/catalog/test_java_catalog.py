@@ -6,8 +6,8 @@ from itertools import pairwise
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.changes import tree_changes
 from olympia_cli.catalog.commit import Author, commit
+from olympia_cli.catalog.lineage import tree_changes
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
     CatalogExists,
@@ -18,17 +18,7 @@ from olympia_cli.errors import (
     VersionNotFound,
     ViewNotFound,
 )
-from olympia_cli.names import (
-    Ago,
-    AtTime,
-    AtVersion,
-    Kind,
-    Latest,
-    NamespaceName,
-    Oldest,
-    TableName,
-    ViewName,
-)
+from olympia_cli.names import Ago, AtTime, AtVersion, Kind, Latest, NamespaceName, Oldest, TableName, ViewName
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.clock import FakeClock
 from tests.helpers.java_catalog import EMOJI, JavaCatalog, key, pointing, sample, tombstone

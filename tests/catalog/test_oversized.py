@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import read_quarantine
+from olympia_cli.catalog.retained import read_quarantine
 from olympia_cli.errors import FileTooLarge, Refused
 from olympia_cli.format.paths import LATEST, OLDEST, root_path, says_digest, size_limit
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
@@ -77,7 +77,7 @@ def test_after_the_last_number_there_is_no_save(catalog):
     begun.save()
     catalog.store.create(f"dtxn/{begun.id}.9999999999.binpb", b"somebody's")
     with pytest.raises(Refused, match="has the last possible number") as raised:
-        distributed.abort(catalog, saves.look(catalog.store, begun.id))
+        distributed.abort(catalog, distributed.look(catalog.store, begun.id))
     assert f"{begun.id}.9999999999" in raised.value.hint
 
 

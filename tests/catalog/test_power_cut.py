@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.saves import State
+from olympia_cli.catalog.distributed import State
 from olympia_cli.errors import CatalogNotFound, TransactionNotFound
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import AtVersion
@@ -351,7 +351,7 @@ def test_distributed_commit(place, begun):
     for store, _ in cuts(place, begun, run):
         latest = max(check_catalog(store))
         catalog = Catalog(store, FakeClock())
-        saved = saves.find(store, ID)
+        saved = distributed.find(store, ID)
         if saved.state(catalog.clock) is State.COMMITTED:
             ends.append("noted")
             assert latest == 5
@@ -361,7 +361,7 @@ def test_distributed_commit(place, begun):
             assert distributed.load(catalog, ID).commit().version == 5, "a commit that is done is done"
         assert max(replay(store)) == 5
         assert table("a.first") in replay(store)[5]
-        assert saves.find(store, ID).state(catalog.clock) is State.COMMITTED
+        assert distributed.find(store, ID).state(catalog.clock) is State.COMMITTED
     assert list(dict.fromkeys(ends)) == ["open", "committed", "noted"]
 
 
@@ -373,9 +373,9 @@ def test_distributed_abort(place, begun):
     for store, _ in cuts(place, begun, run):
         assert max(check_catalog(store)) == 4
         catalog = Catalog(store, FakeClock())
-        states.append(saves.find(store, ID).state(catalog.clock))
+        states.append(distributed.find(store, ID).state(catalog.clock))
         if states[-1] is State.OPEN:
             run(store)
-        assert saves.find(store, ID).state(catalog.clock) is State.ABORTED
+        assert distributed.find(store, ID).state(catalog.clock) is State.ABORTED
         assert max(replay(store)) == 4
     assert states == [State.OPEN, State.ABORTED]

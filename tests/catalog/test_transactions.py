@@ -6,10 +6,10 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import DEFAULT_MAX_ACTIONS
-from olympia_cli.catalog.saves import Saved, State, UnreadableSave
+from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
@@ -1100,7 +1100,7 @@ class TestDistributed:
         with pytest.raises(CommitConflict):
             distributed.load(catalog, begun.id).commit()
         assert catalog.snapshot().version == 2
-        assert saves.find(catalog.store, begun.id).state(catalog.clock) is State.OPEN
+        assert distributed.find(catalog.store, begun.id).state(catalog.clock) is State.OPEN
 
     def test_a_save_that_another_process_overtook(self, catalog, begun):
         other = distributed.load(self.elsewhere(catalog), begun.id)
@@ -1233,7 +1233,7 @@ class TestDistributed:
         with pytest.raises(TransactionClosed):
             then(begun)
         state = State.ABORTED if end == "abort" else State.COMMITTED
-        assert saves.find(catalog.store, begun.id).state(catalog.clock) is state
+        assert distributed.find(catalog.store, begun.id).state(catalog.clock) is state
 
     def test_an_aborted_one_cannot_be_committed(self, catalog, begun):
         begun.abort()
@@ -1249,7 +1249,7 @@ class TestDistributed:
 
     def test_an_expired_one(self, catalog, clock, begun):
         clock.advance(3 * DAY + 1)
-        assert saves.find(catalog.store, begun.id).state(clock) is State.EXPIRED
+        assert distributed.find(catalog.store, begun.id).state(clock) is State.EXPIRED
         with pytest.raises(TransactionExpired):
             distributed.load(catalog, begun.id)
         with pytest.raises(TransactionExpired):
@@ -1277,13 +1277,13 @@ class TestDistributed:
         clock.advance(3 * DAY + 1)
         running = distributed.begin(catalog)
         ends[running.id] = State.OPEN
-        found = list(saves.saved_transactions(catalog.store))
+        found = list(distributed.saved_transactions(catalog.store))
         assert {saved.id: saved.state(clock) for saved in found} == ends
         assert [saved.id for saved in found] == sorted(ends)
         assert next(saved for saved in found if saved.id == begun.id).began_at_version == 1
 
     def test_listing_none(self, catalog):
-        assert list(saves.saved_transactions(catalog.store)) == []
+        assert list(distributed.saved_transactions(catalog.store)) == []
 
     def test_more_than_ten_saves(self, catalog, begun):
         for number in range(12):
@@ -1323,7 +1323,7 @@ class TestDistributed:
         assert {file.path for file in catalog.store.list("dtxn/")} == kept
         catalog.store.delete_many(kept)
         distributed.begin(catalog, id=begun.id)
-        assert saves.find(catalog.store, begun.id).save == 0
+        assert distributed.find(catalog.store, begun.id).save == 0
 
     @pytest.mark.parametrize("id", ["", "no", "../../x", "1234", "é" * 36])
     def test_an_id_that_is_none(self, catalog, id):
@@ -1336,10 +1336,10 @@ class TestDistributed:
             path = f"dtxn/{begun.id}.binpb"
             catalog.store.delete_many([path]) if damage is None else catalog.store.overwrite(path, damage)
             assert distributed.load(catalog, begun.id).transaction.exists(table("a.new"))
-        assert [saved.id for saved in saves.saved_transactions(catalog.store)] == [begun.id]
+        assert [saved.id for saved in distributed.saved_transactions(catalog.store)] == [begun.id]
 
     def running_root(self, catalog, begun):
-        return saves.find(catalog.store, begun.id).definition.running_root_node_file_path
+        return distributed.find(catalog.store, begun.id).definition.running_root_node_file_path
 
     def test_a_missing_running_root(self, catalog, begun):
         path = self.running_root(catalog, begun)
@@ -1348,7 +1348,7 @@ class TestDistributed:
         with pytest.raises(Damaged) as raised:
             distributed.load(catalog, begun.id)
         assert path in str(raised.value)
-        assert [saved.state(catalog.clock) for saved in saves.saved_transactions(catalog.store)] == [State.OPEN]
+        assert [saved.state(catalog.clock) for saved in distributed.saved_transactions(catalog.store)] == [State.OPEN]
         catalog.store.create(path, data)
 
     def test_a_damaged_running_root(self, catalog, begun):
@@ -1410,10 +1410,10 @@ class TestWhatIsLeftOfADistributedTransaction:
 
     def test_the_hint_alone_is_the_transaction(self, catalog, clock, begun):
         hint = self.keep_the_hint_alone(catalog, begun.id)
-        [found] = saves.saved_transactions(catalog.store)
+        [found] = distributed.saved_transactions(catalog.store)
         assert (found.id, found.path, found.began_at_version) == (begun.id, hint, 1)
         assert found.state(clock) is State.OPEN
-        assert saves.find(catalog.store, begun.id) == found
+        assert distributed.find(catalog.store, begun.id) == found
         loaded = distributed.load(catalog, begun.id)
         assert loaded.transaction.exists(table("a.new"))
         assert loaded.commit().version == 2
@@ -1432,7 +1432,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         data = catalog.store.read(hint)
         for cut in range(len(data)):
             catalog.store.overwrite(hint, data[:cut])
-            [found] = saves.saved_transactions(catalog.store)
+            [found] = distributed.saved_transactions(catalog.store)
             assert found.state(clock) in (State.OPEN, State.UNREADABLE), cut
 
     BAD = (b"", b"\xff\xff\xff garbage", b"garbage", b"\x0a\x01x")
@@ -1443,7 +1443,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         path = f"dtxn/{begun.id}.1.binpb"
         catalog.store.overwrite(path, damage)
         catalog.store.overwrite(f"dtxn/{begun.id}.binpb", damage)
-        found = {one.id: one for one in saves.saved_transactions(catalog.store)}
+        found = {one.id: one for one in distributed.saved_transactions(catalog.store)}
         assert {id: one.state(clock) for id, one in found.items()} == {
             begun.id: State.UNREADABLE,
             **{other.id: State.OPEN for other in others},
@@ -1453,7 +1453,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         assert (unreadable.save, unreadable.path) == (1, path)
         assert unreadable.reason
         assert unreadable.modified_at_millis == catalog.store.stat(path).modified_at_millis
-        for read in (saves.find, lambda store, id: distributed.load(catalog, id)):
+        for read in (distributed.find, lambda store, id: distributed.load(catalog, id)):
             with pytest.raises(Damaged) as raised:
                 read(catalog.store, begun.id)
             assert f"txn abort {begun.id}" in raised.value.hint
@@ -1462,7 +1462,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         other = distributed.begin(catalog)
         for path in (f"dtxn/{begun.id}.1.binpb", f"dtxn/{begun.id}.binpb"):
             catalog.store.overwrite(path, catalog.store.read(f"dtxn/{other.id}.0.binpb"))
-        assert saves.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
+        assert distributed.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
 
     def test_a_save_that_cannot_be_read_is_read_from_its_copy(self, catalog, begun):
         catalog.store.overwrite(f"dtxn/{begun.id}.1.binpb", b"")
@@ -1477,17 +1477,17 @@ class TestWhatIsLeftOfADistributedTransaction:
         begun.abort()
         catalog.store.overwrite(f"dtxn/{begun.id}.binpb", old)
         catalog.store.overwrite(f"dtxn/{begun.id}.2.binpb", b"")
-        assert saves.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
+        assert distributed.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
         # nor when the earlier save that it may be a copy of is gone
         catalog.store.delete_many([f"dtxn/{begun.id}.1.binpb"])
-        assert saves.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
+        assert distributed.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
 
     @pytest.mark.parametrize("damaged", [[".1", ""], [".0", ".1", ""]], ids=["an older save is whole", "none is whole"])
     def test_one_that_cannot_be_read_can_be_aborted(self, catalog, clock, begun, damaged):
         for number in damaged:
             catalog.store.overwrite(f"dtxn/{begun.id}{number}.binpb", b"")
-        distributed.abort(catalog, saves.look(catalog.store, begun.id))
-        found = saves.find(catalog.store, begun.id)
+        distributed.abort(catalog, distributed.look(catalog.store, begun.id))
+        found = distributed.find(catalog.store, begun.id)
         assert (found.save, found.state(clock), found.began_at_version) == (2, State.ABORTED, 1)
         # a process with an older save finds the end for as long as the transaction may live
         assert found.definition.expire_at_millis >= begun.transaction.expires_at_millis
@@ -1496,36 +1496,36 @@ class TestWhatIsLeftOfADistributedTransaction:
 
     def test_a_hint_alone_that_cannot_be_read_can_be_aborted(self, catalog, clock, begun):
         catalog.store.overwrite(self.keep_the_hint_alone(catalog, begun.id), b"")
-        distributed.abort(catalog, saves.look(catalog.store, begun.id))
-        found = saves.find(catalog.store, begun.id)
+        distributed.abort(catalog, distributed.look(catalog.store, begun.id))
+        found = distributed.find(catalog.store, begun.id)
         assert (found.save, found.state(clock)) == (0, State.ABORTED)
 
     def test_the_runs_of_committed_ones(self, catalog, begun):
         """By all of their saves that are whole, and only where the last of them, or its copy, says so."""
 
         def run(id):
-            return saves.find(catalog.store, id).definition.running_root_node_file_path
+            return distributed.find(catalog.store, id).definition.running_root_node_file_path
 
         other, first = distributed.begin(catalog), run(begun.id)
         begun.transaction.create_table(table("a.more"), location())
         begun.save()
         second = run(begun.id)
         begun.commit()
-        assert {first, second} <= saves.committed_runs(catalog.store, catalog.store.read_many).keys()
-        assert run(other.id) not in saves.committed_runs(catalog.store, catalog.store.read_many)
+        assert {first, second} <= distributed.committed_runs(catalog.store, catalog.store.read_many).keys()
+        assert run(other.id) not in distributed.committed_runs(catalog.store, catalog.store.read_many)
         catalog.store.overwrite(f"dtxn/{begun.id}.1.binpb", b"")
-        runs = saves.committed_runs(catalog.store, catalog.store.read_many)
+        runs = distributed.committed_runs(catalog.store, catalog.store.read_many)
         assert (first in runs, second in runs) == (False, True)
         catalog.store.overwrite(f"dtxn/{begun.id}.4.binpb", b"")
-        assert not saves.committed_runs(catalog.store, catalog.store.read_many)
+        assert not distributed.committed_runs(catalog.store, catalog.store.read_many)
 
     def test_one_without_its_running_root_can_be_aborted(self, catalog, clock, begun):
-        saved = saves.find(catalog.store, begun.id)
+        saved = distributed.find(catalog.store, begun.id)
         catalog.store.delete_many([saved.definition.running_root_node_file_path])
         with pytest.raises(Damaged):
             distributed.load(catalog, begun.id)
         distributed.abort(catalog, saved)
-        found = saves.find(catalog.store, begun.id)
+        found = distributed.find(catalog.store, begun.id)
         assert (found.save, found.state(clock)) == (2, State.ABORTED)
         assert found.definition.expire_at_millis == begun.transaction.expires_at_millis
 
@@ -1534,11 +1534,11 @@ class TestWhatIsLeftOfADistributedTransaction:
         getattr(begun, end)()
         files = {file.path for file in catalog.store.list()}
         with pytest.raises(TransactionClosed):
-            distributed.abort(catalog, saves.look(catalog.store, begun.id))
+            distributed.abort(catalog, distributed.look(catalog.store, begun.id))
         assert {file.path for file in catalog.store.list()} == files
 
     def test_an_abort_does_not_overtake_a_save(self, catalog, begun):
-        seen = saves.look(catalog.store, begun.id)
+        seen = distributed.look(catalog.store, begun.id)
         begun.save()
         with pytest.raises(SavedElsewhere):
             distributed.abort(catalog, seen)
@@ -1554,7 +1554,7 @@ class TestWhatIsLeftOfADistributedTransaction:
                 return iter(found)
 
         store = Vanishing(catalog.store)
-        assert [saved.id for saved in saves.saved_transactions(store)] == [other.id]
+        assert [saved.id for saved in distributed.saved_transactions(store)] == [other.id]
 
     def test_find_one_that_goes_meanwhile(self, catalog, begun):
         class Vanishing(CountingStore):
@@ -1564,12 +1564,12 @@ class TestWhatIsLeftOfADistributedTransaction:
                 return iter(found)
 
         with pytest.raises(TransactionNotFound):
-            saves.find(Vanishing(catalog.store), begun.id)
+            distributed.find(Vanishing(catalog.store), begun.id)
 
     def test_they_are_read_together(self, catalog):
         for _ in range(20):
             distributed.begin(catalog)
         store = CountingStore(catalog.store)
-        assert all(isinstance(saved, Saved) for saved in saves.saved_transactions(store))
+        assert all(isinstance(saved, Saved) for saved in distributed.saved_transactions(store))
         assert store.calls == {"list": 1, "read_many": 1}
         assert store.reads == 20

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli.app import COMMANDS
-from olympia_cli.cli.lazy import LazyCommand, module_name
+from olympia_cli.cli.app import COMMANDS, LazyCommand, module_name
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import Ran, Run, Sample
 from tests.helpers import prometheus

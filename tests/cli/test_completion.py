@@ -27,7 +27,7 @@ import typer
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli import complete, names_cache
+from olympia_cli.cli import completion
 from olympia_cli.cli.app import ALIASES, COMMANDS, app
 from olympia_cli.cli.command_words import FILES, FOLDERS, NOTHING, candidates
 from olympia_cli.cli.commands.completion import SCRIPTS, Shell
@@ -265,10 +265,10 @@ def test_many_names(tmp_path: Path) -> None:
     made = Catalog.create(open_store(str(tmp_path / "c")))
     with made.transaction() as transaction:
         transaction.create_namespace(NamespaceName("big"))
-        for number in range(complete.LIMIT + 50):
+        for number in range(completion.LIMIT + 50):
             transaction.create_table(TableName("big", f"t{number:04}"), "s3://lake/x")
     arguments = ("-c", str(tmp_path / "c"), "table", "show")
-    assert len(found(*arguments, "big.")) == complete.LIMIT
+    assert len(found(*arguments, "big.")) == completion.LIMIT
     assert found(*arguments, "big.t054") == [f"big.t054{digit}" for digit in range(10)]
 
 
@@ -284,7 +284,7 @@ def test_names_are_kept_for_some_seconds(tmp_path: Path, catalog: str, monkeypat
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     shutil.rmtree(copy)
     assert found("-c", str(copy), "ns", "show", "sa") == ["sales"]
-    monkeypatch.setattr(names_cache, "SECONDS", 0.0)
+    monkeypatch.setattr(completion, "CACHE_SECONDS", 0.0)
     assert found("-c", str(copy), "ns", "show", "sa") == []
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from olympia_cli.cli.settings import masked_options
+from olympia_cli.cli.config import masked_options
 from olympia_cli.format.paths import root_path
 from olympia_cli.masking import MASK, masked
 from olympia_cli.storage import memory

@@ -13,12 +13,11 @@ import pytest
 from rich.console import Console
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli.node_tables import draw_node, draw_way
+from olympia_cli.cli.output.node import draw_node, draw_way
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName, TableName
-from olympia_cli.ops.look.dump_node import read_target
-from olympia_cli.ops.look.follow_key import follow_key
-from olympia_cli.ops.look.node_keys import KeyTarget
+from olympia_cli.ops.inspect.dump_node import KeyTarget, read_target
+from olympia_cli.ops.inspect.follow_key import follow_key
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import EMOJI, Run, Sample, run_here
 

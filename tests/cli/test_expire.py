@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.retained import read_quarantine
 from olympia_cli.errors import StorageDenied
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.names import parse_time

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.importers.deltacat.checking import CODES
+from olympia_cli.importers.deltacat.checks import CODES
 from tests.helpers.deltacat_catalog import LEGACY, SMALL, DeltacatWriter, numbered, table_body, unpack, version_body
 from tests.helpers.json_schema import check
 

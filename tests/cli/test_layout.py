@@ -10,9 +10,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from olympia_cli.cli import render
 from olympia_cli.cli.app import app
-from olympia_cli.cli.context import Session
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 from tests.cli.conftest import Sample
 from tests.cli.test_terminal import look
 from tests.helpers.names import location, ns, table

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from olympia_cli.cli.progress import EVERY_SECONDS, PATIENCE_SECONDS, Lines
+from olympia_cli.cli.output.terminal import EVERY_SECONDS, PATIENCE_SECONDS, Lines
 from olympia_cli.cli.talk import begin, tell
 from tests.cli.conftest import Ran, command_line
 from tests.cli.test_terminal import look

@@ -14,8 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from olympia_cli import errors
-from olympia_cli.cli.app import COMMANDS, GROUPS, app
-from olympia_cli.cli.lazy import LazyCommand, module_name
+from olympia_cli.cli.app import COMMANDS, GROUPS, LazyCommand, app, module_name
 from olympia_cli.cli.man_pages import ENVIRONMENT, EXIT_CODES, command_page, file_name, program_page
 
 TOP = Path(__file__).resolve().parent.parent.parent

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from olympia_cli.cli.progress import EVERY_SECONDS, PATIENCE_SECONDS, Lines, duration
+from olympia_cli.cli.output.terminal import EVERY_SECONDS, PATIENCE_SECONDS, Lines, duration
 from tests.cli import test_terminal
 from tests.cli.test_terminal import Seen, look
 
@@ -17,7 +17,7 @@ WORK = """
 import sys, time
 import typer
 from olympia_cli.cli import context
-from olympia_cli.cli.progress import Bar
+from olympia_cli.cli.output.terminal import Bar
 from olympia_cli.errors import CatalogNotFound
 from tests.helpers.patience import wait_until
 
@@ -233,7 +233,7 @@ def test_durations(seconds, text):
 
 def test_a_pipe_gets_lines_once_it_takes_long(olympia, tmp_path, monkeypatch):
     assert olympia("export", "create", "y", "--dest", "y").ok().stderr == ""
-    monkeypatch.setattr("olympia_cli.cli.progress.PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("olympia_cli.cli.output.terminal.PATIENCE_SECONDS", 0)
     done = olympia("export", "create", "x", "--dest", "x").ok()
     assert done.stderr.splitlines() == ["copying", "comparing"]
     for flag in ("--quiet", "--no-progress", "--json"):

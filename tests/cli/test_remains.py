@@ -13,7 +13,7 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.errors import CatalogNotFound, LocationNotEmpty
 from olympia_cli.names import Kind
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore

@@ -7,7 +7,7 @@ from urllib.parse import unquote
 
 import pytest
 
-from olympia_cli.importers.renaming import FORMER_NAME, legal_name
+from olympia_cli.importers.objects import FORMER_NAME, legal_name
 from tests.helpers.sdk_catalogs import BULK, NAMES, ODD, SMALL, TXN, unpack
 
 

@@ -21,9 +21,8 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli.app import COMMANDS
-from olympia_cli.cli.lazy import LazyCommand
-from olympia_cli.cli.params import shared_params
+from olympia_cli.cli.app import COMMANDS, LazyCommand
+from olympia_cli.cli.options import shared_params
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import Ran, Sample, make_sample
 from tests.cli.racing import wrap_store

@@ -23,11 +23,11 @@ import pytest
 
 import olympia_cli
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli.lazy import LazyCommand
+from olympia_cli.cli.app import LazyCommand
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.rest.access import Caller, Tokens
 from olympia_cli.rest.server import Running
 from olympia_cli.rest.settings import Settings
-from olympia_cli.rest.tokens import Caller, Tokens
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import MAIN
 from tests.helpers.json_schema import check

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from olympia_cli.cli.context import Session
+from olympia_cli.cli.session import Session
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.s3 import S3Store
 from tests.cli.conftest import Run

@@ -13,9 +13,9 @@ from pyiceberg.transforms import BucketTransform, DayTransform
 from pyiceberg.types import ListType, LongType, NestedField, StringType, TimestampType
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.iceberg.describe import DEEPEST, describe_metadata, type_text
+from olympia_cli.iceberg.metadata import DEEPEST, describe_metadata, type_text
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.look.last_changes import last_changes
+from olympia_cli.ops.inspect.log import last_changes
 from tests.cli.conftest import Run
 from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table, view

@@ -16,9 +16,8 @@ import grimp
 import pytest
 
 import olympia_cli.cli.commands
-from olympia_cli.cli.app import ALIASES, COMMANDS, GROUPS
-from olympia_cli.cli.lazy import HIDDEN, NEED_NUMPY, LazyCommand, module_name
-from olympia_cli.cli.params import shared_params
+from olympia_cli.cli.app import ALIASES, COMMANDS, GROUPS, HIDDEN, NEED_NUMPY, LazyCommand, module_name
+from olympia_cli.cli.options import shared_params
 
 SLOW = {"pyarrow", "fsspec", "s3fs", "gcsfs", "google", "rich", "pydantic", "pyspark", "aiohttp", "botocore"}
 HERE = [path for path in COMMANDS if find_spec(module_name(path)) is not None]
@@ -85,7 +84,7 @@ def test_neither_reading_nor_writing_imports_what_pyarrow_would_ask(args, sample
     assert "pyarrow" in modules
     assert not modules & {"numpy", "pandas", "pyarrow.compute", "pyarrow.parquet", "pyarrow.dataset", "pytz"}
     # nor what only a rollback, a lost race or a reference to an export asks
-    assert not modules & {"olympia_cli.tree.diff", "olympia_cli.catalog.changes", "olympia_cli.catalog.exports"}
+    assert not modules & {"olympia_cli.tree.diff", "olympia_cli.catalog.lineage", "olympia_cli.catalog.retained"}
 
 
 def test_numpy_is_there_for_those_that_may_ask_spark(sample):

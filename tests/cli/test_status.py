@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import olympia_cli
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.format.strict_json import read_json
@@ -335,7 +335,7 @@ class TestScreen:
         (ops / "last-fsck.json").write_text(json.dumps({"finished_at": "\x1b[2J" * 9, **run}))
         (ops / "last-export.json").write_text(json.dumps({"finished_at": 7, "name": "\x1b[31m", "at_version": []}))
         (ops / "last-expire.json").write_text('{"a":' * 500 + "1" + "}" * 500)
-        saved = saves.find(watched.sample.store, watched.sample.transaction)
+        saved = distributed.find(watched.sample.store, watched.sample.transaction)
         saved.definition.expire_at_millis = 10**17
         path = watched.sample.folder / f"dtxn/{saved.id}.{saved.save + 1}.binpb"
         path.write_bytes(saved.definition.SerializeToString())

@@ -13,12 +13,12 @@ import pytest
 from rich.console import Console
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli.tree_drawing import draw_tree
+from olympia_cli.cli.output.tree import draw_tree
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.look import tree
-from olympia_cli.ops.look.node_target import find_root
-from olympia_cli.ops.look.tree import TreeNode, tree_shape
+from olympia_cli.ops.inspect import tree
+from olympia_cli.ops.inspect.node_target import find_root
+from olympia_cli.ops.inspect.tree import TreeNode, tree_shape
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.cli.conftest import Run
@@ -124,8 +124,8 @@ def test_a_damaged_root(run: Run, big: Path) -> None:
 
 def test_pointers_that_lead_in_a_circle_or_outside() -> None:
     from olympia_cli.catalog.versions import RootFile
+    from olympia_cli.format.codec import encode_node, encode_root
     from olympia_cli.format.node import Node, Root, Sizes
-    from olympia_cli.format.node_file import encode_node, encode_root
 
     store = MemoryStore()
     own = "node/00000000-0000-4000-8000-000000000000.arrow"
@@ -143,8 +143,8 @@ def test_pointers_that_lead_in_a_circle_or_outside() -> None:
 def test_an_order_that_no_tree_has() -> None:
     from olympia_cli.catalog.versions import RootFile
     from olympia_cli.format import definitions
+    from olympia_cli.format.codec import encode_root
     from olympia_cli.format.node import Node, Root
-    from olympia_cli.format.node_file import encode_root
     from olympia_cli.format.pb.objects_pb2 import CatalogDef
 
     store, path = MemoryStore(), "def/catalog/x.binpb"

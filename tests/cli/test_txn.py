@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from tests.helpers.clock import DAY, FakeClock
 from tests.helpers.json_schema import check
@@ -155,7 +155,7 @@ class TestWhatIsLeft:
         olympia("txn", "abort", unreadable, "--yes").failed(12, "aborted")
 
     def test_one_without_its_running_root_can_be_aborted(self, olympia, sample):
-        saved = saves.find(sample.store, sample.transaction)
+        saved = distributed.find(sample.store, sample.transaction)
         sample.store.delete_many([saved.definition.running_root_node_file_path])
         olympia("txn", "commit", sample.transaction).failed(40)
         assert olympia("txn", "abort", sample.transaction, "--yes", "--json").ok().json["aborted"] is True

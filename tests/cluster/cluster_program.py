@@ -68,7 +68,7 @@ def where(batches):
 def audit(spark, catalog: str, parquet: str) -> dict:
     """The audit log, written once and refused the second time."""
     from olympia_cli.errors import PathTaken
-    from olympia_cli.spark.pipelines.audit import audit_log
+    from olympia_cli.spark.pipelines.inventory import audit_log
     from olympia_cli.spark.pipelines.place import CatalogPlace
 
     log = audit_log(spark, CatalogPlace.at(catalog), parquet=parquet)

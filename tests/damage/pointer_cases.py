@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 
-from olympia_cli.format.node_file import CATALOG_DEF, PREVIOUS_ROOT
+from olympia_cli.format.codec import CATALOG_DEF, PREVIOUS_ROOT
 from olympia_cli.format.paths import root_path
 from olympia_cli.storage.protocol import Store
 from tests.damage.case import (

@@ -15,8 +15,8 @@ import pytest
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
-from olympia_cli.catalog.exports import find_export, read_exports
-from olympia_cli.catalog.saves import Saved, saved_transactions
+from olympia_cli.catalog.distributed import Saved, saved_transactions
+from olympia_cli.catalog.retained import find_export, read_exports
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion, Kind, ObjectName

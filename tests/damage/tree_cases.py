@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from olympia_cli.format.codec import DIGEST_KEY, N_KEYS
 from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import DIGEST_KEY, N_KEYS
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName
 from olympia_cli.storage.protocol import Store

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from olympia_cli.format.node_file import CATALOG_DEF, CREATED_AT_MILLIS, PREVIOUS_ROOT, SIZES_KEY
+from olympia_cli.format.codec import CATALOG_DEF, CREATED_AT_MILLIS, PREVIOUS_ROOT, SIZES_KEY
 from olympia_cli.format.paths import root_path
 from olympia_cli.storage.protocol import Store
 from tests.damage.case import (

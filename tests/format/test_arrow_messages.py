@@ -6,10 +6,10 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from olympia_cli.format import arrow_messages
-from olympia_cli.format.arrow_messages import Nonsense, block_layout, footer_blocks
+from olympia_cli.format import arrow
+from olympia_cli.format.arrow import Nonsense, block_layout, footer_blocks
+from olympia_cli.format.codec import encode_java, encode_node, encode_root
 from olympia_cli.format.node import Node, Root, Sizes
-from olympia_cli.format.node_file import encode_java, encode_node, encode_root
 
 NODE = Node(("a", "b"), ("def/a", "def/b"))
 ROOT = Root(NODE, "def/catalog/x", 5, None, None, Sizes(128, 8, 8, 8))
@@ -55,7 +55,7 @@ def step_by_step(monkeypatch):
 
     def read(data, blocks):
         with monkeypatch.context() as patch:
-            patch.setattr(arrow_messages, "_USUAL_TABLES", (b"",) * 4)
+            patch.setattr(arrow, "_USUAL_TABLES", (b"",) * 4)
             return outcome(data, blocks)
 
     return read
@@ -99,8 +99,8 @@ def test_what_this_program_writes_is_usual(name, monkeypatch):
     """The test above depends on this."""
     data, java = FILES[name], name == "one of Java"
     steps = []
-    table = arrow_messages._Table
-    monkeypatch.setattr(arrow_messages, "_Table", type("Table", (table,), {"root": lambda data: steps.append(data)}))
+    table = arrow._Table
+    monkeypatch.setattr(arrow, "_Table", type("Table", (table,), {"root": lambda data: steps.append(data)}))
     assert footer_blocks(data) == ([], BLOCKS[name])
     assert not steps
     for block in BLOCKS[name]:

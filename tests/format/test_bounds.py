@@ -11,18 +11,20 @@ import pyarrow as pa
 import pytest
 
 from olympia_cli.errors import Damaged, TransactionTooLarge
-from olympia_cli.format import node_file
-from olympia_cli.format.arrow_messages import Nonsense, block_layout, footer_blocks
-from olympia_cli.format.bounds import MAX_NODE_BYTES, TooMuch, check_file, root_bounds, tree_bounds, unpacked_bytes
-from olympia_cli.format.node import EMPTY, Node, Root, Sizes
-from olympia_cli.format.node_file import (
-    decode_action_rows,
-    decode_node,
-    decode_root,
-    encode_node,
-    encode_root,
+from olympia_cli.format import codec
+from olympia_cli.format.arrow import (
+    MAX_NODE_BYTES,
+    Nonsense,
+    TooMuch,
+    block_layout,
+    check_file,
+    footer_blocks,
+    root_bounds,
+    tree_bounds,
+    unpacked_bytes,
 )
-from olympia_cli.format.node_rows import COLUMNS
+from olympia_cli.format.codec import COLUMNS, decode_action_rows, decode_node, decode_root, encode_node, encode_root
+from olympia_cli.format.node import EMPTY, Node, Root, Sizes
 from olympia_cli.format.salvage import salvage
 
 SIZES = Sizes(128, 100, 100, 100)
@@ -131,7 +133,7 @@ def test_what_is_unpacked_is_what_was_said(codec):
 )
 def test_a_root_is_taken_for_no_less_than_a_reader_finds_in_it(values, monkeypatch):
     told = []
-    monkeypatch.setattr(node_file, "within", lambda *batch: told.append(batch[:2]) or batch[2])
+    monkeypatch.setattr(codec, "within", lambda *batch: told.append(batch[:2]) or batch[2])
     keys = tuple(f"key {number:03}" for number in range(len(values)))
     tree = Node(keys, (*values[1:], None), ("node/x",) * (len(keys) + 1))
     data = encode_root(replace(ROOT, node=tree), list(zip(keys, values, strict=True)))

@@ -8,8 +8,8 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
+from olympia_cli.format.codec import decode_action_rows, decode_node
 from olympia_cli.format.definitions import CLASSES, Digest, check_digest, decode
-from olympia_cli.format.node_file import decode_action_rows, decode_node
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
 from olympia_cli.names import AtVersion, Kind, NamespaceName, TableName, ViewName
 from olympia_cli.storage.local import LocalStore

@@ -15,15 +15,8 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, Unsupported
+from olympia_cli.format.codec import decode_action_rows, decode_node, decode_root, digest, encode_node, encode_root
 from olympia_cli.format.node import Node, Root, Sizes
-from olympia_cli.format.node_file import (
-    decode_action_rows,
-    decode_node,
-    decode_root,
-    digest,
-    encode_node,
-    encode_root,
-)
 from olympia_cli.names import NamespaceName
 from olympia_cli.storage.memory import MemoryStore
 

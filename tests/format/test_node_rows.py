@@ -9,18 +9,29 @@ import pyarrow as pa
 import pytest
 
 from olympia_cli.errors import Damaged
-from olympia_cli.format.arrow_messages import Nonsense, block_layout, footer_blocks
-from olympia_cli.format.bounds import TooMuch, check_batch, root_bounds, tree_bounds
-from olympia_cli.format.node import Node, Root, Sizes
-from olympia_cli.format.node_file import (
+from olympia_cli.format.arrow import (
+    Nonsense,
+    TooMuch,
+    block_layout,
+    check_batch,
+    footer_blocks,
+    root_bounds,
+    tree_bounds,
+)
+from olympia_cli.format.codec import (
+    ACTIONS_DIGEST_KEY,
+    DIGEST_KEY,
+    SCHEMA,
+    NodeRows,
     decode_action_rows,
     decode_commit,
     decode_node,
     decode_root,
+    decode_sizes,
     encode_node,
     encode_root,
 )
-from olympia_cli.format.node_rows import ACTIONS_DIGEST_KEY, DIGEST_KEY, SCHEMA, NodeRows, decode_sizes
+from olympia_cli.format.node import Node, Root, Sizes
 from olympia_cli.format.paths import root_path
 
 NODE, ROOT = "node/x.arrow", root_path(7)

@@ -15,7 +15,7 @@ from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
 from olympia_cli.importers.deltacat.bodies import TableVersion
-from olympia_cli.importers.deltacat.rewriting import Metadata, Outcome, Piece, Rewriting, Unseen
+from olympia_cli.importers.deltacat.rewrite import Metadata, Outcome, Piece, Rewriting, Unseen
 from tests.helpers.stores import PowerCut
 
 

@@ -8,8 +8,8 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.versions import read_latest, write_latest
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, encode_action
+from olympia_cli.format.codec import decode_root, encode_node, encode_root
 from olympia_cli.format.node import Node, Root
-from olympia_cli.format.node_file import decode_root, encode_node, encode_root
 from olympia_cli.format.paths import new_definition_path, new_node_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef

@@ -14,10 +14,10 @@ from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.actions import Action, decode_action
+from olympia_cli.format.codec import decode_action_rows, decode_node, decode_root
 from olympia_cli.format.definitions import CLASSES, Definition, Digest, check_digest
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node, Root
-from olympia_cli.format.node_file import decode_action_rows, decode_node, decode_root
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path, parse_transaction_path, root_path
 from olympia_cli.format.pb.actions_pb2 import (
     ActionType,

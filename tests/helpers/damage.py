@@ -16,19 +16,21 @@ import pyarrow as pa
 import pyarrow.parquet
 
 from olympia_cli.format import definitions
-from olympia_cli.format.definitions import CLASSES
-from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import (
+from olympia_cli.format.codec import (
+    ACTIONS_DIGEST_KEY,
     CATALOG_DEF,
+    DIGEST_KEY,
     N_KEYS,
+    SIZES_KEY,
     Row,
     decode_action_rows,
     decode_node,
     digest,
     encode_node,
 )
-from olympia_cli.format.node_rows import ACTIONS_DIGEST_KEY, DIGEST_KEY, SIZES_KEY
+from olympia_cli.format.definitions import CLASSES
+from olympia_cli.format.keys import KeyCodec
+from olympia_cli.format.node import Node
 from olympia_cli.format.paths import new_node_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransactionDef
 from olympia_cli.names import Kind

@@ -20,10 +20,10 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, decode_action
+from olympia_cli.format.codec import decode_action_rows, decode_node, decode_root
 from olympia_cli.format.definitions import CLASSES
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node, Root
-from olympia_cli.format.node_file import decode_action_rows, decode_node, decode_root
 from olympia_cli.format.paths import parse_root_path, root_path, transaction_save_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, ExpireDef, ExportDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransactionDef, Integrity, NamespaceDef

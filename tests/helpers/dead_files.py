@@ -17,10 +17,9 @@ from olympia_cli.format.paths import new_definition_path, new_node_path, root_pa
 from olympia_cli.names import AtVersion, Kind
 from olympia_cli.ops.expire.expire import mark
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Policy, read_policy
-from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.expire.retention import Floors, Policy, read_policy
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.names import ns, table

@@ -6,8 +6,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.ops.expire.expire import mark, purge
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Policy, read_policy
-from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.expire.retention import Floors, Policy, read_policy
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.names import location, ns, table

@@ -14,8 +14,8 @@ from typing import Any
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
-from olympia_cli.catalog.quarantine import purged_before, read_quarantine
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.retained import purged_before, read_quarantine
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
 from olympia_cli.catalog.versions import RootFile, read_hints, read_latest
 from olympia_cli.errors import (

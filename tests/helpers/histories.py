@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Committed
 from olympia_cli.catalog.transaction import Transaction
@@ -238,7 +238,7 @@ class Playing:
             pass
         except CommitConflict:
             if not isinstance(opened, Transaction):
-                distributed.abort(self._catalog(), saves.look(self.store, opened.id))
+                distributed.abort(self._catalog(), distributed.look(self.store, opened.id))
         if played.plan.purged:
             self.store.delete_many([file.path for file in list(self.store.list(f"dtxn/{played.plan.id}"))])
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from olympia_cli.format.arrow_messages import block_layout, footer_blocks
-from olympia_cli.format.node_rows import COLUMNS
+from olympia_cli.format.arrow import block_layout, footer_blocks
+from olympia_cli.format.codec import COLUMNS
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, root_path
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.damage import OUTSIDE, Raw, cut_behind_id, rewrite_definition, rewrite_raw

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from olympia_cli.format.codec import CATALOG_DEF, CREATED_AT_MILLIS, PREVIOUS_ROOT, decode_node
 from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import CATALOG_DEF, CREATED_AT_MILLIS, PREVIOUS_ROOT, decode_node
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.ops.fsck.findings import Severity
 from olympia_cli.ops.fsck.fsck import Level, Report

@@ -35,7 +35,7 @@ from typing import Any
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import CommitUnknown, OlympiaError
 from olympia_cli.format.actions import commit_info
@@ -43,9 +43,9 @@ from olympia_cli.names import AtVersion, NamespaceName, TableName
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Floors, Planner
 from olympia_cli.ops.expire.retention import read_policy
-from olympia_cli.ops.export.drop import drop_export
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import Mode, scope
+from olympia_cli.ops.export.records import drop_export
 from olympia_cli.ops.export.verify import verify_export
 from olympia_cli.ops.fsck.findings import Severity
 from olympia_cli.ops.fsck.fsck import Level

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from olympia_cli.format.codec import encode_node
 from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import encode_node
 from olympia_cli.format.paths import new_node_path
 from olympia_cli.tree.edit import max_keys, min_keys
 

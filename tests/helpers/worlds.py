@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from olympia_cli.errors import CommitUnknown, OutcomeUnknown, PartlyDone, StorageFailed, VersionNotFound
-from olympia_cli.format import node_file
+from olympia_cli.format import codec
 from tests.helpers.clock import HOUR, MINUTE
 from tests.helpers.expire_world import (
     LIFETIME,
@@ -89,7 +89,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     first = options.seed if options.seed is not None else time.time_ns() // 1_000_000
     # as in the tests: the same small files are decoded again and again
-    node_file.NodeRows = lru_cache(maxsize=4096)(node_file.NodeRows)
+    codec.NodeRows = lru_cache(maxsize=4096)(codec.NodeRows)
     end, played, seed = time.monotonic() + options.seconds, 0, first
     while time.monotonic() < end:
         for run in runs(seed, options.runs):

@@ -15,7 +15,7 @@ from pyiceberg.transforms import IdentityTransform
 from olympia_cli.errors import CommitConflict, InvalidOption, PathMissing
 from olympia_cli.iceberg import OlympiaCatalog, appends
 from olympia_cli.iceberg.appends import Destination, commit, destination, give_up, write_rows
-from olympia_cli.importers.new_table import data_file
+from olympia_cli.importers.parquet_tables import data_file
 from olympia_cli.names import TableName
 from tests.iceberg.test_writers import BeforeRoot, RootUnknown, through
 

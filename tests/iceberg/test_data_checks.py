@@ -15,11 +15,10 @@ from pyiceberg.manifest import DataFileContent
 import olympia_cli.iceberg.data_checks as data_checks
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
+from olympia_cli.iceberg.catalog import view_definition
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
-from olympia_cli.iceberg.views import view_definition
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
-from olympia_cli.ops.fsck.data import DataFinding, WithData
-from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck.findings import DataFinding, Finding, Severity, WithData
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.storage.local import LocalStore

@@ -9,7 +9,7 @@ from gcsfs.retry import HttpError
 from pyiceberg import exceptions as theirs
 
 from olympia_cli import errors as ours
-from olympia_cli.iceberg.failures import ViewAlreadyExistsError, told_as_ours, translated
+from olympia_cli.iceberg.conversion import ViewAlreadyExistsError, told_as_ours, translated
 from olympia_cli.names import TableName
 
 NAME = TableName("ns", "t")

@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 
-from olympia_cli.iceberg import OlympiaCatalog, table_changes
-from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
+from olympia_cli.iceberg import OlympiaCatalog, changes
+from olympia_cli.iceberg.transaction import CatalogTransaction
 
 DOCUMENT: dict[str, Any] = {
     "format-version": 3,
@@ -156,7 +156,7 @@ def test_what_a_commit_would_lose_is_not_committed_over(
 
 def test_a_table_is_changed_twice_in_a_transaction_of_very_many(catalog, monkeypatch):
     """Only the bytes of most tables are kept, and no file is on the store yet."""
-    monkeypatch.setattr(table_changes, "_KEPT", 1)
+    monkeypatch.setattr(changes, "_KEPT", 1)
     catalog.create_namespace("ns")
     together = CatalogTransaction.begin(catalog)
     for name in ("ns.t", "ns.u"):

@@ -19,9 +19,8 @@ from pyiceberg.table import Table
 
 from olympia_cli.errors import Damaged, PathMissing, Unsupported
 from olympia_cli.iceberg.avro import open_container
-from olympia_cli.iceberg.data_files import data_files
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.iceberg.manifests import Content, DataFile, decode_manifest, decode_manifest_list
+from olympia_cli.iceberg.manifests import Content, DataFile, data_files, decode_manifest, decode_manifest_list
 from tests.helpers.iceberg_tables import Lake, files_of, with_deletes
 
 

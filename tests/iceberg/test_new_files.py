@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from olympia_cli.errors import StorageFailed
+from olympia_cli.iceberg.files import NewFile, NewFiles
 from olympia_cli.iceberg.locations import ANYWHERE
-from olympia_cli.iceberg.new_files import NewFile, NewFiles
 
 SIZE, COUNT = 2**17, 64
 

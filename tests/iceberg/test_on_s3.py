@@ -14,16 +14,15 @@ from pyiceberg.exceptions import CommitFailedException
 
 from olympia_cli import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.iceberg.settings import ONE_SDK, io_properties, store_options
-from olympia_cli.importers.deltacat.adoption import Adoption
-from olympia_cli.importers.deltacat.importing import import_at
+from olympia_cli.iceberg.conversion import ONE_SDK, io_properties, store_options
+from olympia_cli.importers.deltacat.adoption import Adoption, import_at
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.source import Source
+from olympia_cli.importers.footers import LocalFooters, open_io
 from olympia_cli.importers.iceberg import Imported
+from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import find_folders
-from olympia_cli.importers.parquet_footers import LocalFooters, open_io
 from olympia_cli.importers.parquet_tables import ParquetImport
-from olympia_cli.importers.renaming import Renaming
 from olympia_cli.storage.open import open_store
 from tests.helpers.adopting import RewritesHere
 from tests.helpers.check import replay

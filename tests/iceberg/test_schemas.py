@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from olympia_cli.iceberg.schemas import Column, columns_of, current_schema, partition_spec
+from olympia_cli.iceberg.metadata import Column, columns_of, current_schema, partition_spec
 from olympia_cli.ops.verify_metadata import parse_metadata
 from tests.helpers.iceberg_tables import Lake
 

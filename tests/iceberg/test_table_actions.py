@@ -20,9 +20,9 @@ from olympia_cli.format.pb.actions_pb2 import (
     TableInsertDef,
     TableUpdateDef,
 )
-from olympia_cli.iceberg import OlympiaCatalog, table_actions
-from olympia_cli.iceberg.table_actions import actions_of
-from olympia_cli.ops.look.describe import action_detail
+from olympia_cli.iceberg import OlympiaCatalog, changes
+from olympia_cli.iceberg.changes import actions_of
+from olympia_cli.ops.inspect.describe import action_detail
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "part": ["a", "b", "b"]})
 
@@ -127,7 +127,7 @@ def test_a_table_that_is_created_with_rows(catalog: OlympiaCatalog, table: Table
 
 
 def test_too_many_files_are_counted(catalog: OlympiaCatalog, table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_actions, "MAX_NAMED_FILES", 1)
+    monkeypatch.setattr(changes, "MAX_NAMED_FILES", 1)
     table.append(ROWS)
     table.delete("id = 1")
     detail = action_detail(last_actions(catalog)[0])

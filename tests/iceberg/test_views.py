@@ -13,8 +13,8 @@ from pyiceberg.types import LongType, NestedField
 from olympia_cli import ViewName
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.iceberg.failures import ViewAlreadyExistsError
-from olympia_cli.ops.look.describe import describe_object
+from olympia_cli.iceberg.conversion import ViewAlreadyExistsError
+from olympia_cli.ops.inspect.describe import describe_object
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 

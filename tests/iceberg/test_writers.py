@@ -25,7 +25,7 @@ from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel, TableDef
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.iceberg.table_changes import TableChanges
+from olympia_cli.iceberg.changes import TableChanges
 from olympia_cli.storage.protocol import Store
 from tests.helpers.clock import MINUTE, FakeClock
 from tests.helpers.stores import AmbiguousStore, CuttingStore, PowerCut, WrappedStore

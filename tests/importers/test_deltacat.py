@@ -11,14 +11,12 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.definitions import body
 from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.importers.deltacat.adoption import Adoption
-from olympia_cli.importers.deltacat.checking import check
-from olympia_cli.importers.deltacat.importing import import_at, import_history
+from olympia_cli.importers.deltacat.adoption import Adoption, import_at, import_history, look
+from olympia_cli.importers.deltacat.checks import check
 from olympia_cli.importers.deltacat.index import FOREVER
-from olympia_cli.importers.deltacat.inspecting import look
 from olympia_cli.importers.deltacat.source import MAX_SIZE, Source
-from olympia_cli.importers.parquet_footers import open_io
-from olympia_cli.importers.renaming import Renaming
+from olympia_cli.importers.footers import open_io
+from olympia_cli.importers.objects import Renaming
 from olympia_cli.names import Kind
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.check import check_catalog

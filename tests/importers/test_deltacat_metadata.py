@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from olympia_cli.importers.deltacat import bodies, layout, msgpack
+from olympia_cli.importers import wire
+from olympia_cli.importers.deltacat import bodies, index
 from tests.helpers.deltacat_catalog import FOLDER, LEGACY, SMALL, pack, unpack
 
 TXN = "1794787399012244117_ecfbe3bb-aae5-4d74-9e1e-291bf8abe83b"
@@ -26,15 +27,15 @@ VALUES = st.recursive(
 @QUICK
 @given(VALUES)
 def test_values_come_back(value):
-    assert msgpack.decode(pack(value)) == value
+    assert wire.decode(pack(value)) == value
 
 
 @QUICK
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_value_or_refused(data):
     try:
-        msgpack.decode(data)
-    except msgpack.Malformed:
+        wire.decode(data)
+    except wire.Malformed:
         return
 
 
@@ -58,7 +59,7 @@ def test_any_bytes_are_a_value_or_refused(data):
     ],
 )
 def test_short_forms(data, value):
-    assert msgpack.decode(data) == value
+    assert wire.decode(data) == value
 
 
 @pytest.mark.parametrize(
@@ -77,24 +78,24 @@ def test_short_forms(data, value):
     ],
 )
 def test_what_is_wrong_is_said(data, why):
-    with pytest.raises(msgpack.Malformed, match=why):
-        msgpack.decode(data)
+    with pytest.raises(wire.Malformed, match=why):
+        wire.decode(data)
 
 
 @pytest.mark.parametrize(
     ("path", "found"),
     [
-        (f"n/rev/1000000/1000/{FILE}.mpk", layout.Revision(("n",), 1, "create", TXN)),
-        (f"n/t/1/s/p/7/rev/{FILE}.json", layout.Revision(("n", "t", "1", "s", "p", "7"), 1, "create", TXN)),
-        (f"{'a' * 40}/{FILE}.x", layout.NameEntry((), "a" * 40, 1, "create", TXN, "x")),
-        (f"n/{'a' * 40}/1/{FILE}.x", layout.NameEntry(("n",), "a" * 40, 1, "create", TXN, "x")),
-        (f"txn/success/2026/11/16/00/03/{TXN}/17", layout.TransactionFile(TXN, "success", 17)),
-        (f"txn/success/{TXN}/17", layout.TransactionFile(TXN, "success", 17)),
-        (f"txn/failed/2026/11/16/00/03/{TXN}", layout.TransactionFile(TXN, "failed")),
-        (f"txn/running/{TXN}", layout.TransactionFile(TXN, "running")),
-        (f"txn/paused/{TXN}", layout.TransactionFile(TXN, "paused")),
-        ("data/p/x.pq", layout.Elsewhere("data")),
-        ("version/2.0.0.post4.1", layout.Elsewhere("version")),
+        (f"n/rev/1000000/1000/{FILE}.mpk", index.Revision(("n",), 1, "create", TXN)),
+        (f"n/t/1/s/p/7/rev/{FILE}.json", index.Revision(("n", "t", "1", "s", "p", "7"), 1, "create", TXN)),
+        (f"{'a' * 40}/{FILE}.x", index.NameEntry((), "a" * 40, 1, "create", TXN, "x")),
+        (f"n/{'a' * 40}/1/{FILE}.x", index.NameEntry(("n",), "a" * 40, 1, "create", TXN, "x")),
+        (f"txn/success/2026/11/16/00/03/{TXN}/17", index.TransactionFile(TXN, "success", 17)),
+        (f"txn/success/{TXN}/17", index.TransactionFile(TXN, "success", 17)),
+        (f"txn/failed/2026/11/16/00/03/{TXN}", index.TransactionFile(TXN, "failed")),
+        (f"txn/running/{TXN}", index.TransactionFile(TXN, "running")),
+        (f"txn/paused/{TXN}", index.TransactionFile(TXN, "paused")),
+        ("data/p/x.pq", index.Elsewhere("data")),
+        ("version/2.0.0.post4.1", index.Elsewhere("version")),
         (f"a/b/c/d/e/f/g/rev/{FILE}.mpk", None),
         (f"rev/{FILE}.mpk", None),
         (f"n/rev/{FILE}.txt", None),
@@ -106,7 +107,7 @@ def test_what_is_wrong_is_said(data, why):
     ],
 )
 def test_paths(path, found):
-    assert layout.parse(path) == found
+    assert index.parse(path) == found
 
 
 def shown(value):
@@ -124,14 +125,14 @@ def test_every_file_of_the_real_catalogs_is_read(tmp_path):
         folder, _ = unpack(name, tmp_path)
         for file in (one for one in folder.rglob("*") if one.is_file()):
             path = file.relative_to(folder).as_posix()
-            found = layout.parse(path)
+            found = index.parse(path)
             assert found is not None, path
-            if isinstance(found, layout.Revision):
+            if isinstance(found, index.Revision):
                 body = bodies.read_body(file.read_bytes(), path, len(found.object))
                 read[type(body).__name__] = read.get(type(body).__name__, 0) + 1
-            elif isinstance(found, layout.TransactionFile):
+            elif isinstance(found, index.TransactionFile):
                 log = bodies.read_log(file.read_bytes(), path)
-                assert (log.id, log.began_at) == (found.id, layout.began_at(found.id))
+                assert (log.id, log.began_at) == (found.id, index.began_at(found.id))
                 assert log.root in ("/srv/lake/small", "/srv/lake/legacy")
     assert read == {"Namespace": 9, "Table": 13, "TableVersion": 10, "Stream": 12, "Partition": 34, "Delta": 15}
 
@@ -166,7 +167,7 @@ def body(**fields):
     ],
 )
 def test_a_body_that_is_none_is_refused(data, depth, why):
-    with pytest.raises(msgpack.Malformed, match=why):
+    with pytest.raises(wire.Malformed, match=why):
         bodies.read_body(data, "x.mpk", depth)
 
 
@@ -174,5 +175,5 @@ def test_json_is_read_too():
     data = json.dumps({"namespaceLocator": {"namespace": "a"}, "id": "x"}).encode()
     assert bodies.read_body(data, "x.json", 1) == bodies.Namespace("x", "a", {})
     for broken in (b"{", b"[" * 100_000):
-        with pytest.raises(msgpack.Malformed, match="not JSON"):
+        with pytest.raises(wire.Malformed, match="not JSON"):
             bodies.read_body(broken, "x.json", 1)

@@ -30,20 +30,17 @@ from pyiceberg.types import LongType, NestedField, StringType
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.importers.deltacat import rewriting
-from olympia_cli.importers.deltacat.adoption import Adoption
+from olympia_cli.importers.deltacat import rewrite
+from olympia_cli.importers.deltacat.adoption import Adoption, import_at, look
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
-from olympia_cli.importers.deltacat.importing import import_at
 from olympia_cli.importers.deltacat.index import FOREVER
-from olympia_cli.importers.deltacat.inspecting import look
-from olympia_cli.importers.deltacat.rewriting import WHOLE, Piece, PieceFile, Step, merged
-from olympia_cli.importers.deltacat.rows import read_rows
+from olympia_cli.importers.deltacat.rewrite import WHOLE, Piece, PieceFile, Step, merged
+from olympia_cli.importers.deltacat.rows import read_rows, survives
 from olympia_cli.importers.deltacat.schemas import Unfit
 from olympia_cli.importers.deltacat.source import Source
+from olympia_cli.importers.footers import open_io
 from olympia_cli.importers.iceberg import Remedy
-from olympia_cli.importers.parquet_footers import open_io
-from olympia_cli.importers.renaming import Renaming
-from olympia_cli.importers.surviving import survives
+from olympia_cli.importers.objects import Renaming
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.adopting import RewritesHere
 from tests.helpers.avro_file import write_avro
@@ -743,7 +740,7 @@ class TestWhatIsNotKnown:
     @pytest.mark.parametrize("keys", [(), ({"key": ["id"], "transform": {"name": "identity"}},)], ids=["", "by id"])
     def test_what_a_part_became_goes_if_another_part_cannot_be_written(self, world, monkeypatch, keys):
         """Files that no metadata names would stay for ever."""
-        monkeypatch.setattr(rewriting, "_AT_ONCE", 1)
+        monkeypatch.setattr(rewrite, "_AT_ONCE", 1)
         with world.made.transaction() as txn:
             found = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA, keys), [1] if keys else None)
         for number, content in enumerate([b"junk", b"1,a\n", b"2,b\n"]):

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from olympia_cli.importers import footer_check
-from olympia_cli.importers.footer_check import check_footer
-from olympia_cli.importers.iox.wire import Garbled
+from olympia_cli.importers import footers
+from olympia_cli.importers.footers import check_footer
+from olympia_cli.importers.wire import Garbled
 
 ROWS = pa.table(
     {
@@ -39,7 +39,7 @@ def footer(**options):
 
 
 def verdict(data, quick, monkeypatch):
-    monkeypatch.setattr(footer_check, "_quick", quick)
+    monkeypatch.setattr(footers, "_quick", quick)
     try:
         check_footer(memoryview(data))
     except Garbled as garbled:
@@ -50,7 +50,7 @@ def verdict(data, quick, monkeypatch):
 @pytest.mark.parametrize("options", USUAL.values(), ids=USUAL)
 def test_what_arrow_writes_is_usual(options, monkeypatch):
     """Else a wide table, which has a hundred thousand columns in its groups of rows, takes seconds."""
-    known, quick = [], footer_check._quick
+    known, quick = [], footers._quick
     assert (
         verdict(footer(**options), lambda data, at: known.append(quick(data, at)) or known[-1], monkeypatch) == "sound"
     )
@@ -60,7 +60,7 @@ def test_what_arrow_writes_is_usual(options, monkeypatch):
 
 @pytest.mark.parametrize("options", [*USUAL.values(), *OTHERS.values()], ids=[*USUAL, *OTHERS])
 def test_the_quick_way_and_the_other_agree(options, monkeypatch):
-    sound, chance, quick = footer(**options), random.Random(7), footer_check._quick
+    sound, chance, quick = footer(**options), random.Random(7), footers._quick
     verdicts = set()
     for _ in range(600):
         data = bytearray(sound)

@@ -15,18 +15,15 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.importers.iox.actions import Comparison, Predicate, Tombstone
+from olympia_cli.importers.footers import open_io
 from olympia_cli.importers.iox.checks import CODES, check
-from olympia_cli.importers.iox.columns import Conflict, columns_of, statistics
-from olympia_cli.importers.iox.footers import decode_footer
+from olympia_cli.importers.iox.columns import Conflict, columns_of, decode_footer, statistics
 from olympia_cli.importers.iox.plans import Planner
-from olympia_cli.importers.iox.runs import Run, read_note
 from olympia_cli.importers.iox.source import Source
-from olympia_cli.importers.iox.tables import IoxTables
-from olympia_cli.importers.iox.transactions import decode
-from olympia_cli.importers.iox.wire import Garbled
-from olympia_cli.importers.parquet_footers import open_io
-from olympia_cli.importers.renaming import Renaming
+from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
+from olympia_cli.importers.iox.transactions import Comparison, Predicate, Tombstone, decode
+from olympia_cli.importers.objects import Renaming
+from olympia_cli.importers.wire import Garbled
 from olympia_cli.names import AtTime, AtVersion, Latest
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.check import check_catalog

@@ -9,13 +9,12 @@ import pytest
 from olympia_cli import Catalog
 from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.importers.footers import open_io
 from olympia_cli.importers.iox.checks import check
 from olympia_cli.importers.iox.plans import Planner
-from olympia_cli.importers.iox.runs import Run
 from olympia_cli.importers.iox.source import Source
-from olympia_cli.importers.iox.tables import IoxTables
-from olympia_cli.importers.parquet_footers import open_io
-from olympia_cli.importers.renaming import Renaming
+from olympia_cli.importers.iox.tables import IoxTables, Run
+from olympia_cli.importers.objects import Renaming
 from olympia_cli.names import Latest
 from olympia_cli.storage.open import open_store
 from tests.helpers.iox_catalog import IoxCatalog, rows

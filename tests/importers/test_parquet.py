@@ -15,12 +15,11 @@ from olympia_cli.errors import OlympiaError
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.importers.footers import MOST_BYTES, LocalFooters, open_io, read_footer
 from olympia_cli.importers.iceberg import Imported
-from olympia_cli.importers.parquet import find_folders
-from olympia_cli.importers.parquet_footers import MOST_BYTES, LocalFooters, open_io, read_footer
-from olympia_cli.importers.parquet_past import FILES
+from olympia_cli.importers.objects import Renaming
+from olympia_cli.importers.parquet import FILES, find_folders
 from olympia_cli.importers.parquet_tables import ParquetImport
-from olympia_cli.importers.renaming import Renaming
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.protocol import FileInfo
 from tests.helpers.adopting import CountingIO, CuttingIO, write_parquet

@@ -24,8 +24,8 @@ import pytest
 from olympia_cli.catalog import commit, distributed, staging, versions
 from olympia_cli.catalog import replay as replay_actions
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.file_writer import FileWriter
-from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_quarantine, write_quarantine
+from olympia_cli.catalog.commit import FileWriter
+from olympia_cli.catalog.retained import QuarantineMark, purged_before, read_quarantine, write_quarantine
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, expired_before
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
@@ -37,14 +37,14 @@ from olympia_cli.errors import (
     VersionNotFound,
 )
 from olympia_cli.format.actions import encode_action
+from olympia_cli.format.codec import encode_root
 from olympia_cli.format.definitions import bare
-from olympia_cli.format.node_file import encode_root
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.ops.expire import expire, retention
 from olympia_cli.ops.expire import holders as expire_holders
 from olympia_cli.ops.expire import plan as expire_plan
-from olympia_cli.ops.expire.files import Listed
+from olympia_cli.ops.expire.survey import Listed
 from olympia_cli.ops.expire.sweep import Sweep
 from tests.helpers import scheduler
 from tests.helpers.check import _read_tree as read_tree

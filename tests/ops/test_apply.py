@@ -10,8 +10,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
 from olympia_cli.errors import InvalidLine
 from olympia_cli.format.paths import root_path
-from olympia_cli.ops.apply.apply import ApplyStep, apply_all, apply_in_steps, digest_of
-from olympia_cli.ops.apply.statements import parse_lines
+from olympia_cli.ops.apply import ApplyStep, apply_all, apply_in_steps, digest_of, parse_lines
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, check_versions
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut

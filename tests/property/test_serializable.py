@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from olympia_cli.catalog import commit, staging, transaction_state
+from olympia_cli.catalog import commit, staging, transaction
 from olympia_cli.catalog.conflicts import settle
 from tests.helpers.histories import Playing, draw, shrink, start
 from tests.helpers.serial_orders import violation
@@ -42,7 +42,7 @@ def _forget_merged(pending, commits, level):
 @pytest.mark.parametrize(
     ("seed", "where", "rule", "weaker"),
     [
-        (50, transaction_state, "_looked_at", lambda action: [action.name]),
+        (50, transaction, "_looked_at", lambda action: [action.name]),
         (145, staging, "check_location", lambda name, now, change: None),
         (3059, commit, "settle", _forget_merged),
     ],

@@ -25,8 +25,8 @@ from pyiceberg.manifest import ManifestFile, write_manifest_list
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.actions import commit_info
 from olympia_cli.names import NamespaceName
+from olympia_cli.rest.access import MAX_BYTES, Tokens
 from olympia_cli.rest.settings import Settings
-from olympia_cli.rest.tokens import MAX_BYTES, Tokens
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import HOUR, SECOND, FakeClock

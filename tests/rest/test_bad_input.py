@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from olympia_cli.iceberg.views import view_definition
+from olympia_cli.iceberg.catalog import view_definition
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.patience import wait_until

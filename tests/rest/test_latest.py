@@ -8,12 +8,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.head import SURE_FOR_MILLIS
+from olympia_cli.catalog.catalog import SURE_FOR_MILLIS, Catalog
 from olympia_cli.errors import StorageFailed
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName
-from olympia_cli.rest.latest import Latest
+from olympia_cli.rest.service import Latest
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock
 from tests.helpers.stores import CountingStore, WrappedStore

@@ -39,10 +39,9 @@ from olympia_cli.format.actions import commit_info
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.spark import append, proof
-from olympia_cli.spark.appending import begin
+from olympia_cli.spark.appends import AppendWriter, begin
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.options import parse_write_options
-from olympia_cli.spark.writer import AppendWriter
 from tests.helpers.check import check_catalog
 
 FLAT = Schema(

@@ -16,10 +16,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.functions import spark_partition_id
 
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.retained import read_quarantine
 from olympia_cli.errors import Damaged, PartlyDone, SparkFailed, StorageFailed
 from olympia_cli.format.paths import new_node_path, parse_root_path, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
@@ -36,20 +36,17 @@ from olympia_cli.ops.expire.manifest import (
     read_manifest,
 )
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Policy, read_policy
+from olympia_cli.ops.expire.retention import ExpirePlan, Floors, Policy, PurgePlan, read_policy
 from olympia_cli.ops.expire.survey import LOCAL
-from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
-from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck.fsck import Level, acknowledge, of_the_past
 from olympia_cli.ops.progress import SILENT
-from olympia_cli.ops.walk.facts import NodeRules
+from olympia_cli.ops.walk.nodes import NodeRules
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines import expire_files
-from olympia_cli.spark.pipelines.expire import spark_surveyor
+from olympia_cli.spark.pipelines.expire import SparkReach, spark_surveyor
 from olympia_cli.spark.pipelines.expire_files import SparkFiles, files_frame
 from olympia_cli.spark.pipelines.place import CatalogPlace
-from olympia_cli.spark.pipelines.reach import SparkReach
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.s3 import S3Store
 from tests.cli.conftest import run_here
@@ -233,7 +230,7 @@ def _add_what_is_needed(catalog: Catalog, plan: ExpirePlan) -> None:
     document = json.loads(catalog.store.read(manifest))
     node = next(child for child in catalog.snapshot().root.node.children if isinstance(child, str))
     dying = next(file.path for file in plan.mark.files if file.kind == "node" and _is_old_tree(catalog, file.path))
-    [alive] = [saved for saved in saves.saved_transactions(catalog.store) if saved.id in _live(catalog)]
+    [alive] = [saved for saved in distributed.saved_transactions(catalog.store) if saved.id in _live(catalog)]
     again = next(file.path for file in plan.mark.files if file.kind == "transaction")
     catalog.store.overwrite(again, catalog.store.read(again))
     for path, kind in ((node, "node"), (dying, "node"), (alive.path, "transaction"), (again, "transaction")):

@@ -10,16 +10,15 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Damaged, OlympiaError, PathTaken
-from olympia_cli.format.node_file import decode_node, decode_root, encode_node
+from olympia_cli.format.codec import decode_node, decode_root, encode_node
 from olympia_cli.format.paths import EXPORT_NOTE, WIDTH, root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.export import create_export, resume_export
-from olympia_cli.ops.export.files import CopyFiles
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import CopyFiles, Mode, scope
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, note_of, verify_export
 from olympia_cli.ops.fsck.chain import Chain
-from olympia_cli.ops.fsck.sound import errors_of, examine_version
+from olympia_cli.ops.fsck.sound_versions import errors_of, examine_version
 from olympia_cli.spark.engine import SparkEngine, place_for
 from olympia_cli.spark.pipelines.export import SparkExport
 from olympia_cli.storage.local import LocalStore

@@ -13,13 +13,13 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import ExecutorUnprepared
 from olympia_cli.format.node import Sizes
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.importers.footers import LocalFooters, open_io
 from olympia_cli.importers.iceberg import Imported
+from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import find_folders
-from olympia_cli.importers.parquet_footers import LocalFooters, open_io
 from olympia_cli.importers.parquet_tables import ParquetImport
-from olympia_cli.importers.renaming import Renaming
 from olympia_cli.spark.engine import SparkEngine
-from olympia_cli.spark.pipelines.footers import SparkFooters
+from olympia_cli.spark.pipelines.imports import SparkFooters
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import run_here

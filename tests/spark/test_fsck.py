@@ -12,13 +12,13 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
+from olympia_cli.format.codec import DIGEST_KEY, decode_node
 from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import DIGEST_KEY, decode_node
 from olympia_cli.format.paths import new_definition_path, new_node_path, parse_root_path, root_path, transaction_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck import named
+from olympia_cli.ops.fsck import definitions as definition_rules
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level, Report
 from olympia_cli.ops.repair.promote import apply_promotion, open_copy, plan_promotion
 from olympia_cli.ops.repair.salvage import salvage
@@ -278,7 +278,7 @@ def test_missing_definitions_are_looked_for_by_what_nodes_name(spark, tmp_path, 
     assert snapshot.sizes.order * len(snapshot.root.node.children) > names
     missing = next(snapshot.entries(Kind.TABLE))[1]
     store.delete_many([missing])
-    monkeypatch.setattr(named, "MOST_NAMED", names + room)
+    monkeypatch.setattr(definition_rules, "MOST_NAMED", names + room)
     for all_versions in (True, False):
         found = same(spark, tmp_path, level=Level.STRUCTURE, all_versions=all_versions)
         assert found.definitions == definitions

@@ -12,15 +12,12 @@ import pytest
 from pyiceberg.manifest import DataFileContent
 
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
-from olympia_cli.iceberg.data_checks import IcebergDataChecks
-from olympia_cli.iceberg.data_parts import Floor
+from olympia_cli.iceberg.data_checks import Floor, IcebergDataChecks
 from olympia_cli.names import TableName, ViewName
-from olympia_cli.ops.fsck.data import DataFinding, WithData
+from olympia_cli.ops.fsck.findings import DataFinding, WithData
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.spark.engine import SparkEngine
-from olympia_cli.spark.pipelines.fsck_data import check_data, look_at
-from olympia_cli.spark.pipelines.fsck_data_hits import FloorRows
-from olympia_cli.spark.pipelines.fsck_data_rows import BELOW, LOOKED, SCHEMA
+from olympia_cli.spark.pipelines.fsck_data import BELOW, LOOKED, SCHEMA, FloorRows, check_data, look_at
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from tests.helpers.iceberg_tables import Lake, files_of, with_deletes
 from tests.helpers.places import BUCKET, quiet_environment, s3_options

@@ -18,7 +18,7 @@ from olympia_cli.spark.session import spark_session
 from olympia_cli.storage.local import LocalStore
 from tests.helpers import recipes
 
-PACKAGE = "import sys, time; from olympia_cli.spark.package import package_zip; print(package_zip(), flush=True)"
+PACKAGE = "import sys, time; from olympia_cli.spark.proof import package_zip; print(package_zip(), flush=True)"
 
 
 @pytest.mark.parametrize(

@@ -12,15 +12,14 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Damaged, VersionNotFound
-from olympia_cli.format.node_file import decode_node
+from olympia_cli.format.codec import decode_node
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.names import Kind, Latest, NamespaceName, TableName
-from olympia_cli.ops.look.describe import describe_action, describe_object
-from olympia_cli.ops.look.log import log
-from olympia_cli.spark import objects, tables
-from olympia_cli.spark.conditions import Conditions
+from olympia_cli.ops.inspect.describe import describe_action, describe_object
+from olympia_cli.ops.inspect.log import log
+from olympia_cli.spark import objects, source
 from olympia_cli.spark.files import PARTITIONS, plan_files, read_files
-from olympia_cli.spark.options import TABLES, parse_options
+from olympia_cli.spark.options import TABLES, Conditions, parse_options
 from olympia_cli.spark.pins import pin, store_at
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
@@ -33,17 +32,17 @@ from tests.helpers.stores import CountingStore
 
 def parts_of(store, what: str, **options: str):
     asked = parse_options({"catalog": "/anywhere", "path": what, **options})
-    return tables.plan(store, asked, None if what == "files" else pin(store, asked.reference))
+    return source.plan(store, asked, None if what == "files" else pin(store, asked.reference))
 
 
 def rows_in(store, part, what: str, columns=(), **options: str) -> list[dict]:
     # parts travel to other processes
     part = pickle.loads(pickle.dumps(part))
-    return list(tables.read(store, parse_options({"catalog": "/x", "path": what, **options}), part, columns))
+    return list(source.read(store, parse_options({"catalog": "/x", "path": what, **options}), part, columns))
 
 
 def rows_of(store, what: str, columns=None, **options: str) -> list[dict]:
-    wanted = columns or tables.COLUMNS[what]
+    wanted = columns or source.COLUMNS[what]
     parts = parts_of(store, what, **options)
     return [row for part in parts for row in rows_in(store, part, what, wanted, **options)]
 
@@ -365,7 +364,7 @@ class TestFiles:
         )
         store.create_many(dict.fromkeys(("README", "node/-", "node/~", "nodes", "zebra"), b""))
         asked = parse_options({"catalog": "s3://bucket/lake", "path": "files", "partitions": partitions})
-        ranges = [part for plan in tables.plan(store, asked, None) for part in plan.ranges]
+        ranges = [part for plan in source.plan(store, asked, None) for part in plan.ranges]
         listed = [list(store.list(one.prefix, True, one.between)) for one in ranges]
         assert max(map(len, listed)) <= most
         assert sum(map(len, listed)) == 4096 + 5
@@ -383,7 +382,7 @@ class TestFiles:
 def test_rows_have_the_columns_that_are_promised(sample, what):
     rows = rows_of(sample.store, what)
     # a column that no row has would be NULL for ever
-    assert set(tables.COLUMNS[what]) <= {name for row in rows for name in row}
+    assert set(source.COLUMNS[what]) <= {name for row in rows for name in row}
 
 
 def test_a_pin_keeps_its_version_while_others_commit():
@@ -393,7 +392,7 @@ def test_a_pin_keeps_its_version_while_others_commit():
         transaction.create_namespace(NamespaceName("late"))
         transaction.create_table(TableName("late", "t"), "s3://t")
     asked = parse_options({"catalog": "/x", "path": "objects"})
-    parts = tables.plan(catalog.store, asked, pinned)
+    parts = source.plan(catalog.store, asked, pinned)
     assert [row for part in parts for row in rows_in(catalog.store, part, "objects")] == []
 
 

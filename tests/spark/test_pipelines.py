@@ -11,16 +11,15 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.errors import PathTaken, VersionNotFound
-from olympia_cli.iceberg.data_files import data_files as local_data_files
 from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg.manifests import data_files as local_data_files
 from olympia_cli.names import AtExport, TableName
 from olympia_cli.ops.expire.expire import mark
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.look.describe import describe_action
-from olympia_cli.ops.look.log import log
+from olympia_cli.ops.inspect.describe import describe_action
+from olympia_cli.ops.inspect.log import log
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.audit import audit_log
-from olympia_cli.spark.pipelines.inventory import data_files
+from olympia_cli.spark.pipelines.inventory import audit_log, data_files
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of
 from tests.helpers.shelf import APPENDS, Shelf, make_shelf

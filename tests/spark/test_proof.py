@@ -16,7 +16,7 @@ from olympia_cli.errors import ExecutorUnprepared, StorageDenied
 from olympia_cli.format.paths import EXPORT_NOTE, FileKind, file_kind
 from olympia_cli.names import AtVersion, NamespaceName
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.spark import proof as proofs
 from olympia_cli.spark.failures import explain
 from olympia_cli.spark.options import parse_options

@@ -12,15 +12,14 @@ from pyiceberg.io import PY_IO_IMPL
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import ExecutorUnprepared
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.importers.deltacat.adoption import Adoption
-from olympia_cli.importers.deltacat.importing import import_at
+from olympia_cli.importers.deltacat.adoption import Adoption, import_at
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.source import Source
-from olympia_cli.importers.parquet_footers import open_io
-from olympia_cli.importers.renaming import Renaming
+from olympia_cli.importers.footers import open_io
+from olympia_cli.importers.objects import Renaming
 from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.pipelines.imports import SparkRewriter
 from olympia_cli.spark.pipelines.place import CatalogPlace
-from olympia_cli.spark.pipelines.rewrite import SparkRewriter
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import run_here
 from tests.helpers.check import check_catalog

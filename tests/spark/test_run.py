@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from olympia_cli.spark.accumulators import named, publish
-from olympia_cli.spark.engine import SparkEngine
+from olympia_cli.spark.engine import Run, SparkEngine, named, publish
 from olympia_cli.spark.pipelines.place import CatalogPlace
-from olympia_cli.spark.run import Run
 
 
 @pytest.fixture

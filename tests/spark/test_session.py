@@ -13,9 +13,8 @@ import pytest
 
 import olympia_cli
 from olympia_cli.errors import InvalidOption, SparkMissing, SparkUnreachable
-from olympia_cli.spark.launch import need_java
-from olympia_cli.spark.package import package_zip
-from olympia_cli.spark.session import spark_session
+from olympia_cli.spark.proof import package_zip
+from olympia_cli.spark.session import need_java, spark_session
 from tests.helpers.planted import SECRET
 
 
@@ -108,7 +107,7 @@ def test_the_zip_is_the_package(tmp_path):
     with zipfile.ZipFile(path) as file:
         assert set(file.namelist()) == {str(one.relative_to(folder.parent)) for one in folder.rglob("*.py")}
     # it can be imported as it is, from anywhere
-    code = "import olympia_cli.spark.tables as t; print(t.__file__)"
+    code = "import olympia_cli.spark.source as t; print(t.__file__)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PYTHONPATH": path},

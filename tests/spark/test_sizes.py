@@ -13,14 +13,13 @@ from olympia_cli.errors import ExecutorUnprepared
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import read_policy
-from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.expire.retention import Floors, read_policy
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.verify import note_of, verify_export
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level
-from olympia_cli.ops.walk.facts import NodeRules
 from olympia_cli.ops.walk.files import Files, Place
+from olympia_cli.ops.walk.nodes import NodeRules
 from olympia_cli.spark.engine import FEW_PARTS, SparkEngine, place_for
 from olympia_cli.spark.pipelines import walk
 from olympia_cli.spark.pipelines.expire import spark_surveyor

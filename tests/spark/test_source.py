@@ -19,11 +19,11 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import Kind, NamespaceName
-from olympia_cli.ops.look.describe import describe_action, describe_object
-from olympia_cli.ops.look.log import log
-from olympia_cli.spark import register, tables
-from olympia_cli.spark.batches import arrow_schema
+from olympia_cli.ops.inspect.describe import describe_action, describe_object
+from olympia_cli.ops.inspect.log import log
+from olympia_cli.spark import register, source
 from olympia_cli.spark.failures import explain, explained
+from olympia_cli.spark.pins import arrow_schema
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.expire import record_export
 from tests.helpers.reach import reach_of
@@ -46,7 +46,7 @@ def test_our_types_are_those_that_spark_expects():
 
     from olympia_cli.spark.source import spark_schema
 
-    for columns in tables.COLUMNS.values():
+    for columns in source.COLUMNS.values():
         assert to_arrow_schema(spark_schema(columns), timezone="UTC").equals(arrow_schema(columns))
 
 
@@ -251,8 +251,8 @@ def test_a_table_in_sql(spark, dropping, tmp_path):
 
 def test_views_of_all_relations(spark, sample):
     register(spark, sample.store.uri, views=True)
-    for what in tables.COLUMNS:
-        assert spark.table(f"olympia_{what}").columns == list(tables.COLUMNS[what])
+    for what in source.COLUMNS:
+        assert spark.table(f"olympia_{what}").columns == list(source.COLUMNS[what])
     counted = spark.sql("select count(*) as number from olympia_objects where type = 'table'").collect()[0].number
     assert counted == len(list(sample.snapshot().objects(Kind.TABLE)))
     names = spark.sql("select * from olympia_names where type = 'table'")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.errors import ExclusiveCreateUnsupported, StorageDenied
-from olympia_cli.storage.exclusive import check_exclusive_create
 from olympia_cli.storage.gcs import GcsStore
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
+from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.s3 import S3Store
 from tests.helpers.places import BUCKET, gcs_options, quiet_environment, s3_options
 from tests.helpers.servers.gcs import SmallGcs

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.errors import Damaged, InvalidOption, StorageFailed
+from olympia_cli.format.codec import encode_node
 from olympia_cli.format.node import EMPTY, Node
-from olympia_cli.format.node_file import encode_node
 from olympia_cli.format.paths import new_node_path
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.tree.bulk import bulk_load

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Changed, Session
-from olympia_cli.cli.input import lines_of
-from olympia_cli.cli.params import Atomic, DryRun, Message, RetryFor, parse_seconds
+from olympia_cli.cli.options import Atomic, DryRun, Message, RetryFor, parse_seconds
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Changed, Session
+from olympia_cli.cli.talk import lines_of
 
 EXAMPLES = [
     "olympia apply changes.jsonl -m 'adopt the warehouse'",
@@ -43,8 +43,7 @@ def run(
     from olympia_cli.catalog.commit import Author
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import plural
-    from olympia_cli.ops.apply.apply import apply_all, apply_in_steps, digest_of
-    from olympia_cli.ops.apply.statements import parse_lines
+    from olympia_cli.ops.apply import apply_all, apply_in_steps, digest_of, parse_lines
 
     if commit_every is not None and (commit_every < 1 or atomic or dry_run):
         raise InvalidOption("--commit-every needs a number above 0, and excludes --atomic and --dry-run", hint="")

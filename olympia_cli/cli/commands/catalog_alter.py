@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import Message, RetryFor, SetProperties, UnsetProperties, parse_properties
+from olympia_cli.cli.options import Message, RetryFor, SetProperties, UnsetProperties, parse_properties
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia catalog alter --set olympia.retention.max-version-age=30d",
@@ -28,7 +28,7 @@ def run(
     retry_for: RetryFor = "60s",
 ) -> None:
     """Change the catalog's properties, lifetime or isolation."""
-    from olympia_cli.cli.params import parse_isolation
+    from olympia_cli.cli.options import parse_isolation
     from olympia_cli.names import parse_duration
 
     session, properties = Session(ctx), parse_properties(set)

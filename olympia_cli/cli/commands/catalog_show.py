@@ -4,9 +4,9 @@ from typing import Any
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import At
+from olympia_cli.cli.options import At
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia catalog show", "olympia catalog show --json | jq .properties"]
 
@@ -17,9 +17,9 @@ def run(ctx: typer.Context, at: At = None) -> None:
     Order, name sizes and node size are fixed. Properties (also those of retention), the lifetime of transactions and
     their isolation can be altered.
     """
-    from olympia_cli.catalog.checks import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
+    from olympia_cli.catalog.staging import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
     from olympia_cli.masking import masked
-    from olympia_cli.ops.look.describe import describe_properties, isolation_word
+    from olympia_cli.ops.inspect.describe import describe_properties, isolation_word
 
     session = Session(ctx)
     snapshot = session.snapshot(at)

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import DryRun, Message, RetryFor
+from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia compact", "olympia compact --fill 80 --dry-run"]
 
@@ -25,13 +25,13 @@ def run(
     The content stays the same. If no node would change, no version is made. Other writers are never blocked: if one of
     them commits first, the tree is rewritten again from that version.
     """
-    from olympia_cli.cli.params import parse_seconds
+    from olympia_cli.cli.options import parse_seconds
     from olympia_cli.errors import InvalidOption
     from olympia_cli.format.actions import Action
     from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef
     from olympia_cli.names import plural
-    from olympia_cli.ops.look.describe import describe_actions
-    from olympia_cli.ops.walk.size import count_nodes
+    from olympia_cli.ops.inspect.describe import describe_actions
+    from olympia_cli.ops.walk.reach import count_nodes
 
     if not 1 <= fill <= 100:
         raise InvalidOption(f"--fill {fill} is not a percentage", hint="give a number from 1 to 100")

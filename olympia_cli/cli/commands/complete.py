@@ -42,7 +42,7 @@ def run(
 
 def _lines(root: object, shell: str, words: list[str]) -> list[str]:
     from olympia_cli.cli.command_words import FILES, Candidates, candidates
-    from olympia_cli.cli.escape import visible
+    from olympia_cli.cli.output.escape import visible
     from olympia_cli.cli.shell_words import Quote, escaped, read_line, read_word
 
     def lines(matches: Candidates, offers: list[str]) -> list[str]:

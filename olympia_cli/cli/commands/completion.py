@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import Output
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia completion bash > ~/.local/share/bash-completion/completions/olympia",

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import Output
-from olympia_cli.cli.render import Column
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.output.render import Column
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia config show", "olympia config show --profile prod --json"]
 
@@ -19,8 +19,7 @@ def run(ctx: typer.Context) -> None:
     A flag beats the environment, which beats the profile. Secrets are masked, and so is every storage option that is
     not known to be harmless. The profiles of the config file follow. No store is accessed.
     """
-    from olympia_cli.cli.profiles import config_path
-    from olympia_cli.cli.settings import profiles, settings
+    from olympia_cli.cli.config import config_path, profiles, settings
 
     session = Session(ctx)
     setting_rows = [setting.describe() for setting in settings(session)]

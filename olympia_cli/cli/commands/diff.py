@@ -4,10 +4,10 @@ from typing import Annotated, Any
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_reference
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import Output
+from olympia_cli.cli.completion import complete_reference
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia diff",
@@ -42,11 +42,10 @@ def run(
     Without a reference, the latest version is compared with the one before it; with one, that version with the latest.
     A..B works too. Nodes that both versions share are not read. Fields that differ are always shown.
     """
-    from olympia_cli.cli.escape import visible
-    from olympia_cli.cli.log_patch import change_line, field_lines, told_changes
-    from olympia_cli.cli.log_render import painter, style
+    from olympia_cli.cli.output.escape import visible
+    from olympia_cli.cli.output.log import change_line, field_lines, painter, style, told_changes
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.look.diff import ObjectChange, changed_fields, describe_change, diff
+    from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields, describe_change, diff
 
     session = Session(ctx)
     if old is not None and ".." in old:

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import visible
-from olympia_cli.cli.params import Output
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from olympia_cli.cli.checkup import Checkup

@@ -5,17 +5,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_object, complete_reference
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import visible
-from olympia_cli.cli.params import Output
+from olympia_cli.cli.completion import complete_object, complete_reference
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.look.dump_values import NodeDump
-    from olympia_cli.ops.look.follow_key import Way
-    from olympia_cli.ops.look.node_keys import KeyTarget
-    from olympia_cli.ops.look.node_target import NodeBytes
+    from olympia_cli.ops.inspect.dump_node import KeyTarget, NodeDump
+    from olympia_cli.ops.inspect.follow_key import Way
+    from olympia_cli.ops.inspect.node_target import NodeBytes
 
 EXAMPLES = [
     "olympia dump-node",
@@ -62,7 +61,7 @@ def run(
     pointers of the output can be pasted as targets. The exit code is 40 if the node is damaged.
     """
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.look.node_keys import KeyTarget
+    from olympia_cli.ops.inspect.dump_node import KeyTarget
 
     session = Session(ctx)
     if key is not None and follow is not None:
@@ -75,11 +74,11 @@ def run(
         return
     key_target = None if key is None else KeyTarget.parse(key)
     if is_file:
-        from olympia_cli.ops.look.dump_node import dump_node
+        from olympia_cli.ops.inspect.dump_node import dump_node
 
         dump = dump_node(_read_file(target, stdin=target == "-" and not file))
     else:
-        from olympia_cli.ops.look.dump_node import read_target
+        from olympia_cli.ops.inspect.dump_node import read_target
 
         dump = read_target(session.catalog, target)
     all_rows = dump.pivot
@@ -95,7 +94,7 @@ def run(
 
 
 def _print(session: Session, dump: NodeDump, *, raw: bool, chosen: bool) -> None:
-    from olympia_cli.cli.node_tables import draw_node, pivot_lines
+    from olympia_cli.cli.output.node import draw_node, pivot_lines
 
     output = session.output
     if output is Output.JSON:
@@ -132,7 +131,7 @@ def _end(dump: NodeDump, alone: bool) -> None:
 def _follow(session: Session, target: str, key_target: KeyTarget) -> None:
     from olympia_cli.errors import Damaged
     from olympia_cli.names import plural
-    from olympia_cli.ops.look.follow_key import follow_key
+    from olympia_cli.ops.inspect.follow_key import follow_key
 
     way = follow_key(session.catalog, target, key_target)
     _print_way(session, way)
@@ -145,7 +144,7 @@ def _follow(session: Session, target: str, key_target: KeyTarget) -> None:
 
 
 def _print_way(session: Session, way: Way) -> None:
-    from olympia_cli.cli.node_tables import draw_way
+    from olympia_cli.cli.output.node import draw_way
 
     output = session.output
     if output is Output.JSON:
@@ -173,7 +172,7 @@ def _print_way(session: Session, way: Way) -> None:
 def _read_file(path: str, *, stdin: bool) -> NodeBytes:
     from olympia_cli.errors import Damaged, InvalidOption, PathMissing, StorageDenied, StorageFailed
     from olympia_cli.format.paths import JAVA_WIDTH
-    from olympia_cli.ops.look.node_target import NodeBytes
+    from olympia_cli.ops.inspect.node_target import NodeBytes
 
     try:
         if stdin:

@@ -6,19 +6,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from olympia_cli.cli import expire_render as show
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_quarantine
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
-from olympia_cli.cli.input import confirm, lines_of
-from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.completion import complete_quarantine
+from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.options import DryRun, Message, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.output import expire as show
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
+from olympia_cli.cli.talk import confirm, lines_of
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import Planner
     from olympia_cli.ops.expire.plan_file import PlanFile
-    from olympia_cli.ops.expire.retention import Policy
-    from olympia_cli.ops.expire.values import ExpirePlan, PurgePlan
+    from olympia_cli.ops.expire.retention import ExpirePlan, Policy, PurgePlan
 
 TRIES = 3
 """Number of attempts while other expires commit first."""
@@ -81,7 +80,7 @@ def run(
     yes: Yes = False,
     message: Message = "",
     retry_for: RetryFor = "60s",
-    engine_word: Engine = EngineWord.AUTO,
+    engine_word: EngineOption = EngineWord.AUTO,
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
@@ -110,10 +109,9 @@ def run(
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_duration
     from olympia_cli.ops.expire.plan import Planner
+    from olympia_cli.ops.expire.plan import simulate as simulate_policies
     from olympia_cli.ops.expire.plan_file import recompute
-    from olympia_cli.ops.expire.retention import read_policy
-    from olympia_cli.ops.expire.simulate import simulate as simulate_policies
-    from olympia_cli.ops.expire.values import Floors
+    from olympia_cli.ops.expire.retention import Floors, read_policy
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     options = {
@@ -242,7 +240,7 @@ def _purge(
 
 def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
     from olympia_cli.ops.expire.expire import undo
-    from olympia_cli.ops.fsck.resting import plan_whole_undo
+    from olympia_cli.ops.fsck.fsck import plan_whole_undo
 
     head = session.snapshot()
     version = head.version

@@ -4,9 +4,8 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.complete import complete_reference
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote
+from olympia_cli.cli.completion import complete_reference
+from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.export_options import (
     DestProfile,
     check_java,
@@ -18,7 +17,8 @@ from olympia_cli.cli.export_options import (
     whole_command,
     whole_commands,
 )
-from olympia_cli.cli.params import Message, RetryFor, parse_seconds
+from olympia_cli.cli.options import Message, RetryFor, parse_seconds
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia export create friday --dest s3://backup/catalog",
@@ -61,7 +61,7 @@ def run(
     dest_profile: DestProfile = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
-    engine: Engine = EngineWord.AUTO,
+    engine: EngineOption = EngineWord.AUTO,
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
@@ -79,7 +79,7 @@ def run(
     """
     from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.names import check_export_name, parse_reference
-    from olympia_cli.ops.export.note import Mode, resume_words, scope
+    from olympia_cli.ops.export.files import Mode, resume_words, scope
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     if mode not in list(Mode):

@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_export
-from olympia_cli.cli.context import Session
+from olympia_cli.cli.completion import complete_export
 from olympia_cli.cli.export_options import DestProfile, open_dest
-from olympia_cli.cli.input import confirm
-from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.options import DryRun, Message, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
+from olympia_cli.cli.talk import confirm
 
 EXAMPLES = ["olympia export drop friday --dry-run", "olympia export drop friday --delete-files --yes"]
 
@@ -32,13 +32,18 @@ def run(
     --delete-files is given; it is refused if the location has files that the export did not write. An unfinished export
     is forgotten too: that makes no version, and its files stay.
     """
-    from olympia_cli.catalog.exports import location_of, read_exports
+    from olympia_cli.catalog.retained import location_of, read_exports
     from olympia_cli.errors import ExportNotFound, Refused, quoted
     from olympia_cli.masking import masked
     from olympia_cli.names import plural
-    from olympia_cli.ops.export.drop import BY_HAND, drop_export, plan_deletion
-    from olympia_cli.ops.export.drop import delete_files as delete
-    from olympia_cli.ops.export.listing import forget_unfinished, unfinished_exports
+    from olympia_cli.ops.export.records import (
+        BY_HAND,
+        drop_export,
+        forget_unfinished,
+        plan_deletion,
+        unfinished_exports,
+    )
+    from olympia_cli.ops.export.records import delete_files as delete
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     latest = session.catalog.begin().base

@@ -6,10 +6,10 @@ from typing import Any
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import Output
-from olympia_cli.cli.render import Column
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.output.render import Column
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia export ls", "olympia export ls --json | jq '.exports[] | select(.state == \"expired\")'"]
 
@@ -24,8 +24,8 @@ def run(ctx: typer.Context) -> None:
     from itertools import chain
 
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.export.listing import list_exports, unfinished_exports
-    from olympia_cli.ops.export.note import resume_command
+    from olympia_cli.ops.export.files import resume_command
+    from olympia_cli.ops.export.records import list_exports, unfinished_exports
 
     session = Session(ctx)
     latest = session.snapshot()

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote
+from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.export_options import DestProfile, export_engine, open_dest, render_exported, whole_commands
-from olympia_cli.cli.params import Message, RetryFor, parse_seconds
+from olympia_cli.cli.options import Message, RetryFor, parse_seconds
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia export resume friday --dest s3://backup/catalog"]
 
@@ -19,7 +19,7 @@ def run(
     dest_profile: DestProfile = None,
     message: Message = "",
     retry_for: RetryFor = "60s",
-    engine: Engine = EngineWord.AUTO,
+    engine: EngineOption = EngineWord.AUTO,
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,

@@ -4,13 +4,13 @@ from typing import Annotated, Any
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_export
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote
+from olympia_cli.cli.completion import complete_export
+from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.export_options import DestProfile, export_engine, open_dest
-from olympia_cli.cli.params import Output
-from olympia_cli.cli.render import Column
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.output.render import Column
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia export verify friday",
@@ -28,7 +28,7 @@ def run(
         str | None, typer.Option("--dest", metavar="URI", help="Location of the export, if it is not in the record.")
     ] = None,
     dest_profile: DestProfile = None,
-    engine: Engine = EngineWord.AUTO,
+    engine: EngineOption = EngineWord.AUTO,
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
@@ -39,7 +39,7 @@ def run(
     Reads every file of it: copied files at its location, shared files in the catalog. Pointers out of the export are
     damage. The exit code is 50 if a file is missing or damaged.
     """
-    from olympia_cli.catalog.exports import find_export
+    from olympia_cli.catalog.retained import find_export
     from olympia_cli.errors import InvalidLocation, InvalidOption
     from olympia_cli.names import plural
     from olympia_cli.ops.export.verify import note_of, verify_export

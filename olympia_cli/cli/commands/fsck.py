@@ -5,15 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
-from olympia_cli.cli.params import At, DryRun, Message, Yes
+from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.options import At, DryRun, Message, Yes
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.clock import Clock
+    from olympia_cli.ops.fsck.definitions import Verified
     from olympia_cli.ops.fsck.fsck import Level
-    from olympia_cli.ops.fsck.verified import Verified
 
 EXAMPLES = [
     "olympia fsck",
@@ -86,7 +86,7 @@ def run(
     yes: Yes = False,
     dry_run: DryRun = False,
     message: Message = "",
-    engine_word: Engine = EngineWord.AUTO,
+    engine_word: EngineOption = EngineWord.AUTO,
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
@@ -120,10 +120,19 @@ def run(
     Both engines have the same findings. The listing of level structure, --since-last, --max-duration, --repair and
     --salvage are available locally only.
     """
-    from olympia_cli.cli.fsck_advice import data_checks, next_commands, say_next, say_standing, with_commands
-    from olympia_cli.cli.fsck_render import print_report
-    from olympia_cli.cli.fsck_repair import check_options, exit_code, repair_shown, salvage_shown
-    from olympia_cli.cli.params import Output, parse_seconds
+    from olympia_cli.cli.fsck_actions import (
+        check_options,
+        data_checks,
+        exit_code,
+        next_commands,
+        repair_shown,
+        salvage_shown,
+        say_next,
+        say_standing,
+        with_commands,
+    )
+    from olympia_cli.cli.options import Output, parse_seconds
+    from olympia_cli.cli.output.fsck import print_report
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_reference
 
@@ -169,7 +178,7 @@ def run(
         )
         fsck_report = work.fsck(session.store, request)
     if acknowledge:
-        from olympia_cli.cli.fsck_repair import acknowledge as note_as_known
+        from olympia_cli.cli.fsck_actions import acknowledge as note_as_known
 
         fsck_report = note_as_known(session, fsck_report, dry_run=dry_run, message=message)
     standing = note_fsck(session.store, fsck_report, clock, all_versions, latest=at is None)
@@ -179,7 +188,7 @@ def run(
     commands = next_commands(session, fsck_report, options) if shows_commands else []
     full_report = with_commands(session, fsck_report, commands if shows_commands else None)
     if report is not None:
-        from olympia_cli.cli.fsck_page import report_page
+        from olympia_cli.cli.output.fsck import report_page
 
         lines = [(command.line, command.loss, command.why) for command in commands]
         _write(report, report_page(full_report, session.store.uri, clock.now_millis(), lines).encode())
@@ -211,7 +220,7 @@ def _options(level: Level, at: str | None, all_versions: bool) -> list[str]:
 
 
 def _verified(clock: Clock, age: float | None) -> Verified:
-    from olympia_cli.ops.fsck.verified import Verified, state_home
+    from olympia_cli.ops.fsck.definitions import Verified, state_home
 
     return Verified(state_home(), clock.now_millis(), None if age is None else int(age * 1000))
 

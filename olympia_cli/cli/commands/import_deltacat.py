@@ -4,12 +4,12 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Conf, EngineWord, Master, Parallelism, Remote, engine
-from olympia_cli.cli.params import DryRun, Message, RetryFor
+from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.cli.work import LongWork
+    from olympia_cli.cli.engine import LongWork
     from olympia_cli.importers.deltacat.source import Source
 
 EXAMPLES = [
@@ -118,11 +118,10 @@ def _import(
     work: LongWork,
 ) -> None:
     from olympia_cli.cli.iceberg_tables import iceberg_catalog
-    from olympia_cli.cli.import_render import print_imported
-    from olympia_cli.importers.deltacat.adoption import Adoption
-    from olympia_cli.importers.deltacat.importing import import_at, import_history
-    from olympia_cli.importers.parquet_footers import open_io
-    from olympia_cli.importers.renaming import Renaming
+    from olympia_cli.cli.output.imports import print_imported
+    from olympia_cli.importers.deltacat.adoption import Adoption, import_at, import_history
+    from olympia_cli.importers.footers import open_io
+    from olympia_cli.importers.objects import Renaming
 
     base, properties = _place(session, origin, source)
     with (
@@ -140,12 +139,11 @@ def _import(
 def _inspect(session: Session, origin: Source, source: str, before: int, into: str | None) -> None:
     """Show what an import into an empty catalog does."""
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.cli.deltacat_render import print_inspected
+    from olympia_cli.cli.output.imports import print_inspected
     from olympia_cli.iceberg.catalog import OlympiaCatalog
-    from olympia_cli.importers.deltacat.adoption import Adoption
-    from olympia_cli.importers.deltacat.inspecting import look
-    from olympia_cli.importers.parquet_footers import open_io
-    from olympia_cli.importers.renaming import Renaming
+    from olympia_cli.importers.deltacat.adoption import Adoption, look
+    from olympia_cli.importers.footers import open_io
+    from olympia_cli.importers.objects import Renaming
     from olympia_cli.storage.memory import MemoryStore
 
     empty = Catalog.create(MemoryStore())
@@ -160,7 +158,7 @@ def _inspect(session: Session, origin: Source, source: str, before: int, into: s
 
 def _place(session: Session, origin: Source, source: str) -> tuple[str, dict[str, str]]:
     """Return the location of the source's files, and PyIceberg's properties to read them."""
-    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.iceberg.conversion import io_properties
     from olympia_cli.storage.open import scheme_of
 
     base = f"file://{origin.store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
@@ -168,10 +166,10 @@ def _place(session: Session, origin: Source, source: str) -> tuple[str, dict[str
 
 
 def _check(session: Session, origin: Source, before: int) -> NoReturn:
-    from olympia_cli.cli.deltacat_render import print_checked
-    from olympia_cli.importers.deltacat.checking import check
+    from olympia_cli.cli.output.imports import print_deltacat_checked
+    from olympia_cli.importers.deltacat.checks import check
 
     with session.progress() as progress:
         progress.phase("reading the catalog")
         findings = list(check(origin, before))
-    raise typer.Exit(print_checked(session, origin.store.uri, origin.index.counts, findings))
+    raise typer.Exit(print_deltacat_checked(session, origin.store.uri, origin.index.counts, findings))

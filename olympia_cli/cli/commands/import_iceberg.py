@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import DryRun, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.options import DryRun, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
@@ -37,7 +37,7 @@ def run(
     replaces it. Everything is one transaction, and no data is moved. Running it again imports what is new; a table that
     was changed here since stays as it is. Tables that are left out are reported, and the exit code is 3.
     """
-    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.cli.output.imports import print_imported
     from olympia_cli.errors import InvalidOption
     from olympia_cli.importers.iceberg import bring
     from olympia_cli.names import check_name
@@ -85,7 +85,7 @@ def _from_catalog(name: str, properties: dict[str, str]) -> list[FoundTable | Le
     from olympia_cli.importers.iceberg import from_catalog
 
     need_pyiceberg()
-    from olympia_cli.iceberg.failures import told_as_ours
+    from olympia_cli.iceberg.conversion import told_as_ours
 
     with told_as_ours():
         return list(from_catalog(name, properties))

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import DryRun, Message, RetryFor
+from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from olympia_cli.importers.iox.source import Source, State
@@ -48,7 +48,7 @@ def run(
     --check looks for forks, gaps and broken links between transactions, for missing files, and for files that no
     transaction names. Tables and files that are left out are reported, and the exit code is 3.
     """
-    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.cli.output.imports import print_imported
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import check_name, parse_reference
 
@@ -64,14 +64,13 @@ def run(
     need_pyiceberg(12)
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.format.node import Sizes
-    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.iceberg.conversion import io_properties
+    from olympia_cli.importers.footers import open_io
     from olympia_cli.importers.iceberg import Imported
     from olympia_cli.importers.iox.plans import Planner, count
-    from olympia_cli.importers.iox.runs import Run, read_note
     from olympia_cli.importers.iox.source import LARGEST, Source
-    from olympia_cli.importers.iox.tables import IoxTables
-    from olympia_cli.importers.parquet_footers import open_io
-    from olympia_cli.importers.renaming import Renaming
+    from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
+    from olympia_cli.importers.objects import Renaming
     from olympia_cli.names import settle
     from olympia_cli.storage.open import open_store, scheme_of
 
@@ -116,7 +115,7 @@ def _about(there: Source, state: State) -> dict[str, Any]:
 
 
 def _check(session: Session, there: Source) -> NoReturn:
-    from olympia_cli.cli.import_render import print_checked
+    from olympia_cli.cli.output.imports import print_checked
     from olympia_cli.importers.iox.checks import check
 
     with session.progress() as progress:

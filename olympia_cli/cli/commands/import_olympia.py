@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import DryRun, Message, RetryFor
+from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +50,7 @@ def run(
     too long is cut, and ends in ~ and a hash. The property olympia.import.name keeps the former name. Objects that are
     left out are reported, and the exit code is 3.
     """
-    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.cli.output.imports import print_imported
     from olympia_cli.errors import CatalogNotFound, InvalidLocation, InvalidOption, OlympiaError
     from olympia_cli.names import check_name
 
@@ -103,9 +103,8 @@ def run(
 
 
 def _check(there: Session) -> NoReturn:
-    from olympia_cli.cli.fsck_advice import next_commands, say_next, with_commands
-    from olympia_cli.cli.fsck_render import print_report
-    from olympia_cli.cli.fsck_repair import exit_code
+    from olympia_cli.cli.fsck_actions import exit_code, next_commands, say_next, with_commands
+    from olympia_cli.cli.output.fsck import print_report
     from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 
     with there.progress() as progress:

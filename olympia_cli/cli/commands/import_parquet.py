@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.context import Session
 from olympia_cli.cli.engine import Conf, EngineForFiles, EngineWord, Master, Parallelism, Remote, Source, engine
-from olympia_cli.cli.params import DryRun, Message, RetryFor
+from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia import parquet s3://lake/raw --inspect",
@@ -41,7 +41,7 @@ def run(
     are left out are reported, and the exit code is 3.
     """
     from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
-    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.cli.output.imports import print_imported
     from olympia_cli.errors import InvalidOption, PathMissing
     from olympia_cli.format.node import Sizes
     from olympia_cli.names import check_name
@@ -52,12 +52,12 @@ def run(
     if into is not None:
         check_name(into, "namespace")
     need_pyiceberg()
-    from olympia_cli.cli.profiles import Location
-    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.cli.config import Location
+    from olympia_cli.iceberg.conversion import io_properties
     from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.objects import Renaming
     from olympia_cli.importers.parquet import find_folders, not_of
     from olympia_cli.importers.parquet_tables import ParquetImport
-    from olympia_cli.importers.renaming import Renaming
 
     session = Session(ctx)
     options = session.options_for(prefix)

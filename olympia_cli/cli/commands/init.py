@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import IfNotExists, Message, Properties, parse_properties
+from olympia_cli.cli.options import IfNotExists, Message, Properties, parse_properties
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia init ./catalog",
@@ -38,7 +38,7 @@ def run(
     """
     from olympia_cli.catalog.catalog import Catalog, who
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.cli.params import parse_isolation
+    from olympia_cli.cli.options import parse_isolation
     from olympia_cli.errors import CatalogExists
     from olympia_cli.names import parse_duration
 

@@ -5,8 +5,8 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.complete import complete_object, complete_reference
-from olympia_cli.cli.context import Session
+from olympia_cli.cli.completion import complete_object, complete_reference
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia log -n 20",
@@ -64,12 +64,10 @@ def run(
 
     With --follow, the output begins with the next commit, with the last N versions (-n), or at the version of --since.
     """
-    from olympia_cli.cli.log_filter import Filter, check_known, take
-    from olympia_cli.cli.log_patch import patch_lines
-    from olympia_cli.cli.log_render import print_log
-    from olympia_cli.cli.log_text import parse_object
+    from olympia_cli.cli.log import Filter, check_known, take
+    from olympia_cli.cli.output.log import parse_object, patch_lines, print_log
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.look.log import LogEntry, log_between
+    from olympia_cli.ops.inspect.log import LogEntry, log_between
 
     if number is not None and number < 0:
         raise InvalidOption(f"-n {number} is negative", hint="give a number of versions")
@@ -79,7 +77,7 @@ def run(
     text = name if name is not None else object
     entry_filter = Filter.parse(None if text is None else parse_object(session, text), action or [], by)
     if follow:
-        from olympia_cli.cli.log_follow import followed
+        from olympia_cli.cli.log import followed
 
         options = {"--until": until, "--html": html, "--graph": graph}
         entries = followed(
@@ -100,7 +98,7 @@ def run(
 
     now = session.catalog.clock.now_millis()
     if html is not None:
-        from olympia_cli.cli.log_page import write_timeline
+        from olympia_cli.cli.log import write_timeline
 
         write_timeline(session, html, counted(), now)
     else:

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_command
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import Output
-from olympia_cli.cli.render import Column
+from olympia_cli.cli.completion import complete_command
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.output.render import Column
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia man", "olympia man table show", "olympia man --all ~/.local/share/man/man1"]
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_namespace
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import InTxn, Message, RetryFor, SetProperties, UnsetProperties, parse_properties
+from olympia_cli.cli.completion import complete_namespace
+from olympia_cli.cli.options import InTxn, Message, RetryFor, SetProperties, UnsetProperties, parse_properties
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia ns alter sales --set owner=bob", "olympia ns alter sales --set tier=gold --unset region"]
 

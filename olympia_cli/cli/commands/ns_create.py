@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_none
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import IfNotExists, InTxn, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.completion import complete_none
+from olympia_cli.cli.options import IfNotExists, InTxn, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia ns create sales", "olympia ns create sales --property owner=ann -m 'new team'"]
 

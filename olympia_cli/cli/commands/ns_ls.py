@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import typer
 
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import At, InTxn
+from olympia_cli.cli.options import At, InTxn
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia ns ls", "olympia ns ls --at 2h", "olympia ns ls -o wide", "olympia ns ls --json"]
 
@@ -13,7 +13,7 @@ def run(ctx: typer.Context, at: At = None, txn: InTxn = None) -> None:
 
     -o wide also shows id, age and last version.
     """
-    from olympia_cli.cli.list_render import print_objects
+    from olympia_cli.cli.output.lists import print_objects
     from olympia_cli.names import Kind
 
     session = Session(ctx)

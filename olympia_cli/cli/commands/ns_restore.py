@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_namespace
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import Atomic, InTxn, Message, RetryFor
+from olympia_cli.cli.completion import complete_namespace
+from olympia_cli.cli.options import Atomic, InTxn, Message, RetryFor
+from olympia_cli.cli.output import render
 from olympia_cli.cli.restore_options import FromVersion
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia ns restore sales --at v12", "olympia ns restore sales --at yesterday -m 'dropped by mistake'"]
 
@@ -29,7 +29,7 @@ def run(
     """
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.names import Kind, NamespaceName, ObjectName
-    from olympia_cli.ops.look.describe import describe_name
+    from olympia_cli.ops.inspect.describe import describe_name
 
     session, namespace = Session(ctx), NamespaceName(name)
     source = session.snapshot(at)

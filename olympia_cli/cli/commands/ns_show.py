@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_namespace
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import At, InTxn
+from olympia_cli.cli.completion import complete_namespace
+from olympia_cli.cli.options import At, InTxn
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia ns show sales", "olympia ns show sales --at latest~1 --json"]
 
@@ -27,7 +27,7 @@ def run(
     session = Session(ctx)
     namespace = session.namespace_name(name)
     view = session.view(at, txn, namespace)
-    from olympia_cli.ops.look.describe import describe_object
+    from olympia_cli.ops.inspect.describe import describe_object
 
     description = describe_object(view.namespace(namespace), view.version)
     counts: dict[str, int] | None = None

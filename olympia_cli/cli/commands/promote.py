@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import DryRun, Message, Yes
+from olympia_cli.cli.options import DryRun, Message, Yes
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from olympia_cli.ops.repair.promote import PromotePlan
@@ -70,9 +70,9 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.cli import render
-    from olympia_cli.cli.fsck_advice import say_standing
-    from olympia_cli.cli.input import confirm
+    from olympia_cli.cli.fsck_actions import say_standing
+    from olympia_cli.cli.output import render
+    from olympia_cli.cli.talk import confirm
     from olympia_cli.ops.fsck.fsck import FsckRequest, fsck
     from olympia_cli.ops.fsck.last_fsck import note_fsck
     from olympia_cli.ops.repair.promote import apply_promotion, describe_promotion, open_copy, plan_promotion
@@ -109,10 +109,10 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
 
 def _show(session: Session, plan: PromotePlan) -> None:
     """Print the changes, the copied files and the losses of the switch."""
-    from olympia_cli.cli.escape import size
-    from olympia_cli.cli.expire_render import versions_said
-    from olympia_cli.cli.fsck_render import versions_text
-    from olympia_cli.cli.plan_render import say_plan
+    from olympia_cli.cli.output.escape import size
+    from olympia_cli.cli.output.expire import versions_said
+    from olympia_cli.cli.output.fsck import versions_text
+    from olympia_cli.cli.output.lists import say_plan
     from olympia_cli.names import plural
     from olympia_cli.ops.fsck.findings import ranges
 
@@ -152,10 +152,10 @@ def _show(session: Session, plan: PromotePlan) -> None:
 
 
 def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: str) -> None:
-    from olympia_cli.cli import render
-    from olympia_cli.cli.escape import size
-    from olympia_cli.cli.expire_render import versions_said
-    from olympia_cli.cli.input import confirm
+    from olympia_cli.cli.output import render
+    from olympia_cli.cli.output.escape import size
+    from olympia_cli.cli.output.expire import versions_said
+    from olympia_cli.cli.talk import confirm
     from olympia_cli.names import plural
     from olympia_cli.ops.expire.expire import mark
     from olympia_cli.ops.repair.promote import describe_forget, plan_forget

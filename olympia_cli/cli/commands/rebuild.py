@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import DryRun, Message, RetryFor
+from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
@@ -35,11 +35,11 @@ def run(
     changes nothing. If only the metadata of a table is left, use import iceberg.
     """
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.cli.import_render import print_imported
+    from olympia_cli.cli.output.imports import print_imported
     from olympia_cli.errors import CatalogNotFound, InvalidLocation
     from olympia_cli.importers.iceberg import Imported
     from olympia_cli.importers.rebuild import check_gone, check_target, newest_catalog, objects_left
-    from olympia_cli.ops.export.destination import check_apart
+    from olympia_cli.ops.export.records import check_apart
 
     there, session = Session(ctx, prefix), Session(ctx)
     if there.store.uri == session.store.uri:
@@ -55,8 +55,7 @@ def run(
         raise CatalogNotFound(f"there are no files of a catalog at {prefix}", hint="check the location")
 
     def bring(transaction: Transaction) -> Imported:
-        from olympia_cli.importers.bringing import Bringing
-        from olympia_cli.importers.renaming import Renaming
+        from olympia_cli.importers.objects import Bringing, Renaming
 
         outcome = Imported(left_out=list(doubts.left_out))
         Bringing(transaction, None, Renaming(transaction.base.sizes, keeps_legal=True), outcome).take_present(changes)
@@ -94,7 +93,7 @@ def run(
 
 def _like(former: CatalogDef | None) -> dict[str, Any]:
     """Return the settings of the former catalog, as far as they are known, for `Catalog.create`."""
-    from olympia_cli.catalog.checks import known_settings
+    from olympia_cli.catalog.staging import known_settings
 
     if former is None:
         return {}

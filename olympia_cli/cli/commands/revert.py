@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_reference
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.input import confirm
-from olympia_cli.cli.params import Atomic, DryRun, InTxn, Message, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.completion import complete_reference
+from olympia_cli.cli.options import Atomic, DryRun, InTxn, Message, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
+from olympia_cli.cli.talk import confirm
 
 EXAMPLES = [
     "olympia revert v12 --dry-run",
@@ -49,12 +49,12 @@ def run(
     """
     from olympia_cli.catalog import distributed
     from olympia_cli.catalog.references import at_version
-    from olympia_cli.cli.context import Changed
-    from olympia_cli.cli.log_text import conflict_line
-    from olympia_cli.cli.plan_render import say_plan
+    from olympia_cli.cli.output.lists import say_plan
+    from olympia_cli.cli.output.log import conflict_line
+    from olympia_cli.cli.session import Changed
     from olympia_cli.errors import InvalidOption, RevertConflict
     from olympia_cli.format.pb.objects_pb2 import CatalogDef
-    from olympia_cli.ops.look.diff import changed_fields
+    from olympia_cli.ops.inspect.diff import changed_fields
     from olympia_cli.ops.revert import apply_revert, plan_revert
 
     start, dots, end = reference.partition("..")

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_reference
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.input import confirm, confirm_unknown
-from olympia_cli.cli.params import DryRun, Message, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.completion import complete_reference
+from olympia_cli.cli.options import DryRun, Message, RetryFor, Yes, parse_seconds
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
+from olympia_cli.cli.talk import confirm, confirm_unknown
 
 EXAMPLES = ["olympia rollback v12 --dry-run", "olympia rollback 2h -m 'bad load'", "olympia rollback latest~1 --yes"]
 
@@ -34,11 +34,11 @@ def run(
     If the latest version is damaged, the changes of a rollback may be unknown. Then --yes is not enough. `fsck --repair
     --prefer rollback` rolls back too, and names the losses.
     """
-    from olympia_cli.catalog.protection import keep_protection
-    from olympia_cli.cli.plan_render import say_plan
+    from olympia_cli.catalog.retained import keep_protection
+    from olympia_cli.cli.output.lists import say_plan
     from olympia_cli.errors import Damaged
     from olympia_cli.names import parse_reference, plural
-    from olympia_cli.ops.look.diff import changed_fields, diff
+    from olympia_cli.ops.inspect.diff import changed_fields, diff
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     transaction = session.catalog.begin()

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import Output
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia serve",
@@ -60,7 +60,7 @@ def run(
     line of JSON on stderr. SIGTERM and Ctrl-C stop the server once running requests are answered. The extra serve must
     be installed.
     """
-    from olympia_cli.cli.params import parse_properties, parse_seconds
+    from olympia_cli.cli.options import parse_properties, parse_seconds
 
     session = Session(ctx)
     try:

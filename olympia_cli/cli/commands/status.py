@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from olympia_cli.cli.context import Session
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.look.status import Status
+    from olympia_cli.ops.inspect.status import Status
 
 EXAMPLES = [
     "olympia status",
@@ -49,12 +49,12 @@ def run(
     if watch and prometheus:
         raise InvalidOption("--watch and --prometheus do not go together", hint="run status --prometheus from cron")
     if watch:
-        from olympia_cli.cli.status_watch import watch as watch_status
+        from olympia_cli.cli.output.status import watch as watch_status
 
         watch_status(session, full, seconds)
         return
-    from olympia_cli.cli.status_render import print_failure, print_status
-    from olympia_cli.ops.look.prometheus import prometheus as as_prometheus
+    from olympia_cli.cli.output.status import print_failure, print_status
+    from olympia_cli.ops.inspect.status import prometheus as as_prometheus
 
     session.store  # noqa: B018  an invalid location is an error of usage, not an unreachable catalog
     catalog_status: Status | None = None
@@ -74,6 +74,6 @@ def run(
 
 
 def _look(session: Session, full: bool) -> Status:
-    from olympia_cli.ops.look.status import status
+    from olympia_cli.ops.inspect.status import status
 
     return status(session.catalog, full)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_table
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import InTxn, Message, RetryFor, parse_properties, parse_renames
+from olympia_cli.cli.completion import complete_table
+from olympia_cli.cli.options import InTxn, Message, RetryFor, parse_properties, parse_renames
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia table alter sales.orders --set owner=ann --unset draft",
@@ -61,7 +61,7 @@ def run(
     write a new metadata file. `table show --schema` shows both kinds.
     """
     from olympia_cli.cli.iceberg_tables import say_other_place
-    from olympia_cli.cli.params import check_metadata_location
+    from olympia_cli.cli.options import check_metadata_location
     from olympia_cli.names import parse_table
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(set)
@@ -88,7 +88,7 @@ def run(
     from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
 
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.alter import Alteration, alter, parse_column
+        from olympia_cli.iceberg.columns import Alteration, alter, parse_column
 
         alter(
             catalog,

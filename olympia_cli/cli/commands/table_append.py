@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_table
-from olympia_cli.cli.context import Changed, Session
-from olympia_cli.cli.params import InTxn, Message, RetryFor
+from olympia_cli.cli.completion import complete_table
+from olympia_cli.cli.options import InTxn, Message, RetryFor
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Changed, Session
 
 EXAMPLES = [
     "olympia table append sales.orders monday.parquet tuesday.parquet",
@@ -35,7 +35,7 @@ def run(
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.identifiers import identifier_of
+        from olympia_cli.iceberg.conversion import identifier_of
         from olympia_cli.iceberg.rows import read_files
 
         target = catalog.load_table(identifier_of(table))

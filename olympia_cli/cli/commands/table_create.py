@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_new_in_namespace
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import IfNotExists, InTxn, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.completion import complete_new_in_namespace
+from olympia_cli.cli.options import IfNotExists, InTxn, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia table create sales.orders --schema 'id long not null, name string, ts timestamptz'",
@@ -52,9 +52,8 @@ def run(
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.identifiers import identifier_of
-        from olympia_cli.iceberg.schema_text import parse_schema, read_schema_text
-        from olympia_cli.iceberg.table_layout import partition_spec, sort_order
+        from olympia_cli.iceberg.columns import parse_schema, partition_spec, read_schema_text, sort_order
+        from olympia_cli.iceberg.conversion import identifier_of
 
         columns = parse_schema(read_schema_text(schema))
         spec, order = partition_spec(partition_by or (), columns), sort_order(sort_by or (), columns)

@@ -5,18 +5,18 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_object
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.engine import Conf, Engine, EngineWord, Master, Parallelism, Remote, engine
-from olympia_cli.cli.params import At, Output
+from olympia_cli.cli.completion import complete_object
+from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.options import At, Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
     from olympia_cli.catalog.snapshot import Snapshot
-    from olympia_cli.cli.files_render import Problems
+    from olympia_cli.cli.output.files import Problems
     from olympia_cli.names import NamespaceName, ObjectName, TableName
     from olympia_cli.spark.engine import SparkEngine
 
@@ -48,7 +48,7 @@ def run(
         str | None,
         typer.Option("--save-as", metavar="NAME", help="With --engine spark: save the rows as a table of Spark's."),
     ] = None,
-    where: Engine = EngineWord.AUTO,
+    where: EngineOption = EngineWord.AUTO,
     master: Master = None,
     remote: Remote = None,
     parallelism: Parallelism = None,
@@ -62,8 +62,8 @@ def run(
 
     On a terminal, long locations are shortened; -o wide shows them in full.
     """
-    from olympia_cli.cli.files_render import Problems
-    from olympia_cli.cli.log_text import parse_object
+    from olympia_cli.cli.output.files import Problems
+    from olympia_cli.cli.output.log import parse_object
     from olympia_cli.errors import InvalidOption
 
     session = Session(ctx)
@@ -113,10 +113,9 @@ class Request:
 
 
 def _here(session: Session, request: Request, problems: Problems) -> None:
-    from olympia_cli.cli.files_render import print_rows, print_written
-    from olympia_cli.iceberg.inventory import inventory
-    from olympia_cli.iceberg.inventory_rows import OF_FILES, OF_TABLES, TABLE
-    from olympia_cli.iceberg.parquet import check_folder, write_folder
+    from olympia_cli.cli.output.files import print_rows, print_written
+    from olympia_cli.iceberg.inventory import OF_FILES, OF_TABLES, TABLE, inventory
+    from olympia_cli.iceberg.rows import check_folder, write_folder
 
     if request.to is not None:
         check_folder(request.to)
@@ -158,9 +157,8 @@ def _tables(snapshot: Snapshot, within: NamespaceName | TableName | None) -> Ite
 def _on_spark(session: Session, engine: SparkEngine, request: Request, problems: Problems) -> None:
     from contextlib import ExitStack
 
-    from olympia_cli.cli.files_render import MAX_PROBLEMS, print_rows, print_written
-    from olympia_cli.spark.pipelines.inventory import data_files
-    from olympia_cli.spark.pipelines.output import save_table, spark_path, write_parquet
+    from olympia_cli.cli.output.files import MAX_PROBLEMS, print_rows, print_written
+    from olympia_cli.spark.pipelines.inventory import data_files, save_table, spark_path, write_parquet
 
     planned = data_files(
         engine.spark,

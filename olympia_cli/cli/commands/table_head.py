@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_table
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import At, InTxn
+from olympia_cli.cli.completion import complete_table
+from olympia_cli.cli.options import At, InTxn
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia table head sales.orders",
@@ -27,12 +27,12 @@ def run(
     They may be any rows, because a table has no order. Bytes are shown in base64, times as in RFC 3339.
     """
     from olympia_cli.cli.iceberg_tables import iceberg_catalog
-    from olympia_cli.cli.render import Column
+    from olympia_cli.cli.output.render import Column
     from olympia_cli.names import parse_table
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, at=at, txn=txn) as catalog:
-        from olympia_cli.iceberg.identifiers import identifier_of
+        from olympia_cli.iceberg.conversion import identifier_of
         from olympia_cli.iceberg.rows import first_rows
 
         iceberg_table = catalog.load_table(identifier_of(table))

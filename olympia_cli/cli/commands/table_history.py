@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_table
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import At
-from olympia_cli.cli.render import Column
+from olympia_cli.cli.completion import complete_table
+from olympia_cli.cli.options import At
+from olympia_cli.cli.output import render
+from olympia_cli.cli.output.render import Column
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia table history sales.orders", "olympia table history sales.orders --json"]
 
@@ -24,10 +24,10 @@ def run(
     The table is followed by its id, newest revision first. The history of a dropped table begins with the drop. On a
     terminal, long names of metadata files are shortened; -o wide shows them in full.
     """
-    from olympia_cli.cli.log_text import age, short_location
+    from olympia_cli.cli.output.log import age, short_location
     from olympia_cli.errors import Damaged, TableNotFound
     from olympia_cli.names import full_name
-    from olympia_cli.ops.look.history import describe_revision, history
+    from olympia_cli.ops.inspect.history import describe_revision, history
 
     session = Session(ctx)
     table = session.table_name(name)

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_new_in_namespace
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import IfNotExists, InTxn, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.completion import complete_new_in_namespace
+from olympia_cli.cli.options import IfNotExists, InTxn, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia table register sales.orders --metadata-location s3://lake/orders/metadata/00000.json",
@@ -33,13 +33,13 @@ def run(
     The location is stored without reading the file, unless --verify is given.
     """
     from olympia_cli.catalog.transaction import Transaction
-    from olympia_cli.cli.params import check_metadata_location
+    from olympia_cli.cli.options import check_metadata_location
     from olympia_cli.names import NamespaceName, parse_table
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     check_metadata_location(metadata_location)
     if verify:
-        from olympia_cli.iceberg.data_files import verify_metadata
+        from olympia_cli.iceberg.manifests import verify_metadata
 
         verify_metadata(metadata_location, session.options_for(metadata_location))
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_new_in_namespace, complete_table
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import InTxn, Message, RetryFor
+from olympia_cli.cli.completion import complete_new_in_namespace, complete_table
+from olympia_cli.cli.options import InTxn, Message, RetryFor
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia table rename sales.orders sales.orders_2025", "olympia table rename sales.tmp archive.tmp"]
 

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.complete import complete_table
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import InTxn, Message, RetryFor
+from olympia_cli.cli.completion import complete_table
+from olympia_cli.cli.options import InTxn, Message, RetryFor
 from olympia_cli.cli.restore_options import FromVersion, restore
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia table restore sales.orders --at v12",

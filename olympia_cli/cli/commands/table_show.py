@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_table
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import At, InTxn
+from olympia_cli.cli.completion import complete_table
+from olympia_cli.cli.options import At, InTxn
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia table show sales.orders",
@@ -33,14 +33,14 @@ def run(
     session = Session(ctx)
     table = session.table_name(name)
     view = session.view(at, txn, table)
-    from olympia_cli.ops.look.describe import describe_object
+    from olympia_cli.ops.inspect.describe import describe_object
 
     entry = view.table(table)
     description = describe_object(entry, view.version)
     if not schema:
         render.record(session, description, name=str(table))
         return
-    from olympia_cli.cli.schema_render import print_table, read_description
+    from olympia_cli.cli.output.files import print_table, read_description
 
     metadata = read_description(session, entry.definition.iceberg_metadata_location, str(table))
     print_table(session, description, metadata, str(table))

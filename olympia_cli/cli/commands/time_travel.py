@@ -5,10 +5,10 @@ from typing import Annotated, Any
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_reference
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import At, Output
+from olympia_cli.cli.completion import complete_reference
+from olympia_cli.cli.options import At, Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia time-travel 2026-11-15",
@@ -30,8 +30,8 @@ def run(
     A time means the newest version created at or before it. REF and --at mean the same. Commands that show or list
     objects have --at, too.
     """
-    from olympia_cli.cli.escape import visible
-    from olympia_cli.cli.log_text import age
+    from olympia_cli.cli.output.escape import visible
+    from olympia_cli.cli.output.log import age
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import NamespaceName, ObjectName, time_text
 

@@ -4,13 +4,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.escape import visible
-from olympia_cli.cli.params import At, Output
+from olympia_cli.cli.options import At, Output
+from olympia_cli.cli.output import render
+from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.look.tree import Shape, TreeNode
+    from olympia_cli.ops.inspect.tree import Shape, TreeNode
 
 EXAMPLES = [
     "olympia tree",
@@ -42,8 +42,8 @@ def run(
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_reference
-    from olympia_cli.ops.look.node_target import find_root
-    from olympia_cli.ops.look.tree import tree_shape
+    from olympia_cli.ops.inspect.node_target import find_root
+    from olympia_cli.ops.inspect.tree import tree_shape
 
     for option, value in (("--depth", depth), ("--max-children", max_children)):
         if value is not None and value < 0:
@@ -66,7 +66,7 @@ def run(
 
 
 def _draw(session: Session, shape: Shape, svg: str | None) -> None:
-    from olympia_cli.cli.tree_drawing import draw_tree
+    from olympia_cli.cli.output.tree import draw_tree
 
     if svg is not None:
         from olympia_cli.errors import StorageFailed
@@ -94,7 +94,7 @@ class _Lines:
             self._csv(dict(zip(self._keys, self._keys, strict=True)))
 
     def write(self, node: TreeNode) -> None:
-        from olympia_cli.cli.tree_drawing import tree_line
+        from olympia_cli.cli.output.tree import tree_line
 
         value = {"level": node.level, **node.describe()}
         del value["children"]

@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_transaction
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.input import confirm
-from olympia_cli.cli.params import DryRun, Yes
+from olympia_cli.cli.completion import complete_transaction
+from olympia_cli.cli.options import DryRun, Yes
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
+from olympia_cli.cli.talk import confirm
 
 EXAMPLES = ["olympia txn abort $ID", "olympia txn abort $ID --yes"]
 
@@ -24,12 +24,12 @@ def run(
     Its staged changes are lost, and a later expire deletes its files. A transaction that can no longer be read is
     aborted too. A commit that another process has already begun is not stopped.
     """
-    from olympia_cli.catalog import distributed, saves
+    from olympia_cli.catalog import distributed
     from olympia_cli.names import plural
-    from olympia_cli.ops.look.transactions import count_staged
+    from olympia_cli.ops.inspect.transactions import count_staged
 
     session = Session(ctx)
-    save = saves.look(session.store, id)
+    save = distributed.look(session.store, id)
     count = count_staged(session.catalog, save.id)
     staged = "staged actions that cannot be loaded" if count is None else plural(count, "staged action")
     session.say(f"transaction {save.id} has {staged}")

@@ -4,8 +4,8 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia txn begin", "ID=$(olympia txn begin -o name)", "olympia txn begin --isolation serializable --json"]
 
@@ -22,8 +22,8 @@ def run(
     Commands with --txn ID work inside the transaction, in any process, until txn commit.
     """
     from olympia_cli.catalog import distributed
-    from olympia_cli.cli.params import parse_isolation
-    from olympia_cli.ops.look.transactions import describe_saved
+    from olympia_cli.cli.options import parse_isolation
+    from olympia_cli.ops.inspect.transactions import describe_saved
 
     session = Session(ctx)
     begun = distributed.begin(session.catalog, None if isolation is None else parse_isolation(isolation))

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_transaction
-from olympia_cli.cli.context import Changed, Session
-from olympia_cli.cli.params import Atomic, Message, RetryFor, parse_seconds
+from olympia_cli.cli.completion import complete_transaction
+from olympia_cli.cli.options import Atomic, Message, RetryFor, parse_seconds
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Changed, Session
 
 EXAMPLES = ["olympia txn commit $ID -m 'nightly load'"]
 
@@ -23,11 +23,11 @@ def run(
 
     If another process has committed it already, its version is printed.
     """
-    from olympia_cli.catalog import distributed, saves
-    from olympia_cli.catalog.saves import State
+    from olympia_cli.catalog import distributed
+    from olympia_cli.catalog.distributed import State
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
-    saved = saves.find(session.store, id)
+    saved = distributed.find(session.store, id)
     if saved.state(session.catalog.clock) is State.COMMITTED and saved.committed_version is not None:
         change = Changed(saved.committed_version, None, session.snapshot(str(saved.committed_version)).actions())
     else:

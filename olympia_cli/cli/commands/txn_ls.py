@@ -2,16 +2,16 @@ from __future__ import annotations
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.render import Column
+from olympia_cli.cli.output import render
+from olympia_cli.cli.output.render import Column
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia txn ls", "olympia txn ls --json | jq '.transactions[] | select(.state == \"open\")'"]
 
 
 def run(ctx: typer.Context) -> None:
     """List the distributed transactions."""
-    from olympia_cli.ops.look.transactions import list_transactions
+    from olympia_cli.ops.inspect.transactions import list_transactions
 
     session = Session(ctx)
     columns = [

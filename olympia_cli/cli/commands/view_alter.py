@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_view
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import InTxn, Message, RetryFor, SetProperties, UnsetProperties, parse_properties
+from olympia_cli.cli.completion import complete_view
+from olympia_cli.cli.options import InTxn, Message, RetryFor, SetProperties, UnsetProperties, parse_properties
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia view alter sales.open_orders --set owner=ann --unset draft"]
 

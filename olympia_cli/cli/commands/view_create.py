@@ -4,11 +4,23 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_new_in_namespace
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import IfNotExists, InTxn, Message, Properties, RetryFor, parse_properties
-from olympia_cli.cli.view_options import DefaultNamespace, Plan, References, SchemaBinding, ViewSchema, make_view
+from olympia_cli.cli.completion import complete_new_in_namespace
+from olympia_cli.cli.options import (
+    DefaultNamespace,
+    IfNotExists,
+    InTxn,
+    Message,
+    Plan,
+    Properties,
+    References,
+    RetryFor,
+    SchemaBinding,
+    ViewSchema,
+    make_view,
+    parse_properties,
+)
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia view create sales.open --plan open.binpb --schema 'id long, name string' --refers-to sales.orders",

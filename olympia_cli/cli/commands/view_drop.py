@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_view
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import IfExists, InTxn, Message, RetryFor
+from olympia_cli.cli.completion import complete_view
+from olympia_cli.cli.options import IfExists, InTxn, Message, RetryFor
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia view drop sales.scratch", "olympia view drop sales.scratch --if-exists -m 'tidy up'"]
 

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.complete import complete_namespace
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import At, InTxn
+from olympia_cli.cli.completion import complete_namespace
+from olympia_cli.cli.options import At, InTxn
+from olympia_cli.cli.session import Session
 
 EXAMPLES = [
     "olympia view ls",
@@ -28,7 +28,7 @@ def run(
 
     -o wide also shows id, age and last version.
     """
-    from olympia_cli.cli.list_render import print_objects
+    from olympia_cli.cli.output.lists import print_objects
     from olympia_cli.names import Kind
 
     session = Session(ctx)

@@ -4,11 +4,22 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_view
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import InTxn, Message, Properties, RetryFor, parse_properties
-from olympia_cli.cli.view_options import DefaultNamespace, Plan, References, SchemaBinding, ViewSchema, make_view
+from olympia_cli.cli.completion import complete_view
+from olympia_cli.cli.options import (
+    DefaultNamespace,
+    InTxn,
+    Message,
+    Plan,
+    Properties,
+    References,
+    RetryFor,
+    SchemaBinding,
+    ViewSchema,
+    make_view,
+    parse_properties,
+)
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia view replace sales.open_orders --plan open_orders_v2.binpb -m 'without returns'"]
 

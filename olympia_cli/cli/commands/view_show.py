@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli import render
-from olympia_cli.cli.complete import complete_view
-from olympia_cli.cli.context import Session
-from olympia_cli.cli.params import At, InTxn
+from olympia_cli.cli.completion import complete_view
+from olympia_cli.cli.options import At, InTxn
+from olympia_cli.cli.output import render
+from olympia_cli.cli.session import Session
 
 EXAMPLES = ["olympia view show sales.open_orders", "olympia view show sales.open_orders --at v12 --json"]
 
@@ -22,6 +22,6 @@ def run(
     session = Session(ctx)
     name_of_view = session.view_name(name)
     view = session.view(at, txn, name_of_view)
-    from olympia_cli.ops.look.describe import describe_object
+    from olympia_cli.ops.inspect.describe import describe_object
 
     render.record(session, describe_object(view.view(name_of_view), view.version), name=str(name_of_view))

@@ -7,22 +7,179 @@ stays as it is, and is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import cast
 
-from olympia_cli.errors import InvalidName
+from olympia_cli.errors import InvalidName, InvalidOption
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
-from olympia_cli.iceberg.identifiers import identifier_of
-from olympia_cli.iceberg.schema_text import columns_told
-from olympia_cli.importers.deltacat import notes
-from olympia_cli.importers.deltacat.bodies import Namespace, Table
-from olympia_cli.importers.deltacat.contents import Contents, Unreadable, contents
+from olympia_cli.iceberg.columns import columns_told
+from olympia_cli.iceberg.conversion import identifier_of
+from olympia_cli.importers.deltacat import staging
+from olympia_cli.importers.deltacat.bodies import Namespace, Table, TransactionLog
+from olympia_cli.importers.deltacat.index import KINDS, Ended, began_at
 from olympia_cli.importers.deltacat.schemas import Unfit
-from olympia_cli.importers.deltacat.source import SourceTable
+from olympia_cli.importers.deltacat.source import Contents, Found, Source, SourceTable, Unreadable, contents
 from olympia_cli.importers.deltacat.staging import Key, Staging, is_as_made
 from olympia_cli.importers.deltacat.tables import TablePlan, Written, bring, known_files, make, plan
-from olympia_cli.importers.iceberg import FoundTable, LeftOut
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found
+from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+from olympia_cli.importers.olympia import ImportNote, check_into, read_note
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, time_text
+
+# Run an import: one commit for a whole catalog, or one per transaction.
+#
+# The same commit sets a property of this catalog: the time of the source up to which everything was imported. So an
+# interrupted history continues where it stopped.
+
+
+def import_at(adoption: Adoption, before: int, message: str) -> tuple[Imported, int]:
+    """Import the catalog as it is at a time, in one commit. Return the result, and the version."""
+    left_out: list[LeftOut] = []
+    adoption.begin(before)
+    _check_note(adoption, before)
+    adoption.take(_readable(adoption.source, before, left_out), adoption.dropped(before))
+    version = _commit(adoption, before, message)
+    return _told(adoption, left_out), version
+
+
+def _readable(source: Source, before: int, left_out: list[LeftOut]) -> Iterator[Namespace | SourceTable]:
+    for found in source.tables(before):
+        if isinstance(found, Found):
+            left_out.append(unread(found))
+        else:
+            yield found
+
+
+def unread(found: Found) -> LeftOut:
+    """Return an unreadable object, with the reason."""
+    return LeftOut(f"{KINDS[len(found.row.object) - 1]} {found.row.object[-1]}", f"{found.row.path}: {found.body}")
+
+
+def import_history(adoption: Adoption, before: int, message: str) -> tuple[Imported, int]:
+    """Import each new transaction as a commit, in the order of their ends."""
+    adoption.begin(before)
+    note = _check_note(adoption, before)
+    version = adoption.transaction.base.version
+    state = _State()
+    for ended in adoption.source.index.ended(0, before):
+        touched, gone = state.apply(adoption, adoption.source.read(adoption.source.index.of_transaction(ended.id)))
+        if note is not None and ended.ended_at <= note.version:
+            continue
+        about = _about(ended, adoption.source.log(ended))
+        adoption.begin(ended.ended_at + 1)
+        adoption.take(touched, gone)
+        version = _commit(adoption, ended.ended_at + 1, f"{message}\n{about}" if message else about)
+    adoption.begin(before)
+    adoption.take(state.others(adoption), ())
+    return _told(adoption, [*state.unread.values()]), max(version, _commit(adoption, before, message))
+
+
+def _about(ended: Ended, log: TransactionLog | str) -> str:
+    """Return the commit message for a transaction of the source."""
+    said = log.message if isinstance(log, TransactionLog) and log.message else "transaction"
+    return f"{said} {ended.id}, {time_text(ended.ended_at // 1_000_000)}"
+
+
+@dataclass(slots=True)
+class _State:
+    """The state of the catalog as transactions build it."""
+
+    namespaces: dict[str, Namespace] = field(default_factory=dict)
+    tables: dict[tuple[str, ...], SourceTable] = field(default_factory=dict)
+    inside: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
+    unread: dict[tuple[str, ...], LeftOut] = field(default_factory=dict)
+
+    def apply(self, adoption: Adoption, written: Iterator[Found]) -> tuple[list[Namespace | SourceTable], list[Key]]:
+        """Apply the objects that one transaction wrote. Return those that it touched, and those that it dropped."""
+        touched: dict[tuple[str, ...], None] = {}
+        gone: list[Key] = []
+        for found in written:
+            folders = found.row.object
+            self.unread.pop(folders, None)
+            touched[folders[:2]] = None
+            if len(folders) == 1:
+                # a renamed namespace takes its tables along
+                touched |= dict.fromkeys(self.inside.get(folders[0], ()))
+            if found.row.operation == "delete":
+                gone += self._drop(adoption, folders)
+            elif len(folders) == 1:
+                if isinstance(found.body, Namespace):
+                    self.namespaces[folders[0]] = found.body
+                else:
+                    self.unread[folders] = unread(found)
+            elif len(folders) == 2:
+                self._put_table(folders, found)
+            elif folders[:2] in self.tables:
+                self.tables[folders[:2]].put(found)
+        return list(self._living(touched)), gone
+
+    def others(self, adoption: Adoption) -> Iterator[Namespace | SourceTable]:
+        """Return the living objects that no transaction has touched: they are unchanged, or were dropped here."""
+        untold: dict[tuple[str, ...], None] = {(one,): None for one in self.namespaces}
+        untold |= {one: None for one, table in self.tables.items() if not adoption.has_told(table)}
+        return self._living(untold)
+
+    def _put_table(self, folders: tuple[str, ...], found: Found) -> None:
+        if not isinstance(found.body, Table):
+            self.unread[folders] = unread(found)
+            return
+        self.inside.setdefault(folders[0], set()).add(folders)
+        if folders in self.tables:
+            self.tables[folders].found = found
+        else:
+            self.tables[folders] = SourceTable("", found)
+
+    def _drop(self, adoption: Adoption, folders: tuple[str, ...]) -> Iterator[Key]:
+        if len(folders) == 1:
+            self.namespaces.pop(folders[0], None)
+            yield Kind.NAMESPACE, adoption.id_of(folders[0])
+            for table in self.inside.pop(folders[0], set()):
+                yield from self._drop(adoption, table)
+        elif len(folders) == 2:
+            self.tables.pop(folders, None)
+            self.inside.get(folders[0], set()).discard(folders)
+            yield Kind.TABLE, adoption.id_of(folders[1])
+        elif folders[:2] in self.tables:
+            self.tables[folders[:2]].remove(folders)
+
+    def _living(self, touched: dict[tuple[str, ...], None]) -> Iterator[Namespace | SourceTable]:
+        for folders in sorted(touched):
+            namespace = self.namespaces.get(folders[0])
+            if len(folders) == 1 and namespace is not None:
+                yield namespace
+            elif namespace is not None and folders in self.tables:
+                self.tables[folders].namespace = namespace.name
+                yield self.tables[folders]
+
+
+def _check_note(adoption: Adoption, before: int) -> ImportNote | None:
+    note = read_note(adoption.transaction, adoption.source.index.identity or "")
+    check_into(note, adoption.renaming.into)
+    last = adoption.source.index.last_end(before)
+    if note is not None and note.version > last:
+        raise InvalidOption(
+            f"that catalog was imported already as it was at {time_text(note.version // 1_000_000)}, which is later",
+            hint="leave out --at, or name a later time",
+        )
+    return note
+
+
+def _commit(adoption: Adoption, before: int, message: str) -> int:
+    """Commit the staged changes with the note; do nothing if there is nothing new."""
+    transaction, index = adoption.transaction, adoption.source.index
+    note = ImportNote(index.last_end(before), adoption.renaming.into)
+    if index.identity is not None and read_note(transaction, index.identity) != note:
+        transaction.note_import(index.identity, note.encode())
+    if adoption.dry_run or not transaction.has_writes:
+        return transaction.base.version
+    return adoption.commit(message)
+
+
+def _told(adoption: Adoption, left_out: list[LeftOut]) -> Imported:
+    adoption.done.created, adoption.done.moved_on = [*adoption.created.values()], [*adoption.moved_on.values()]
+    adoption.done.left_out = [*left_out, *(one for told in adoption.told.values() for one in told)]
+    return adoption.done
+
 
 _UNWRITTEN = "they could not be read when the table was rewritten; an import of newer data tries them again"
 _CHANGED_HERE = "it was changed here"
@@ -60,7 +217,7 @@ class Adoption(Staging):
         named = as_found(Kind.NAMESPACE, found.name)
         key, name = (Kind.NAMESPACE, self.id_of(found.id)), cast(NamespaceName, self.renaming.name(named))
         revisions = self.source.index.revisions((found.id,), self._before)
-        properties = notes.of_namespace(found, self.source.index.identity or "", revisions) | self._former(named)
+        properties = staging.of_namespace(found, self.source.index.identity or "", revisions) | self._former(named)
         here = self.here.get(key)
         if not name.namespace:
             self._leave(key, f"namespace {found.id}", "it has no name")
@@ -75,7 +232,7 @@ class Adoption(Staging):
         self, key: Key, here: ObjectName, name: NamespaceName, named: ObjectName, properties: dict[str, str]
     ) -> None:
         present = self._present(here)
-        before = self.renaming.name(as_found(Kind.NAMESPACE, present.properties.get(notes.NAMESPACE, "")))
+        before = self.renaming.name(as_found(Kind.NAMESPACE, present.properties.get(staging.NAMESPACE, "")))
         if here == name and all(present.properties.get(one) == value for one, value in properties.items()):
             self.done.unchanged += 1
         elif here != before and here != name:
@@ -99,7 +256,7 @@ class Adoption(Staging):
 
     def _was_rewritten(self, key: Key) -> bool:
         here = self.here.get(key)
-        return here is not None and self._present(here).properties.get(notes.REWRITTEN) == "true"
+        return here is not None and self._present(here).properties.get(staging.REWRITTEN) == "true"
 
     def _hold(self, key: Key, table: SourceTable, held: Contents) -> None:
         body = table.found.body
@@ -113,7 +270,7 @@ class Adoption(Staging):
             self._leave(key, f"table {table.name}", "another import has made it")
             return
         revisions = index.revisions(table.found.row.object, self._before)
-        properties = notes.of_table(body, table.namespace, index.identity or "", last, revisions, held)
+        properties = staging.of_table(body, table.namespace, index.identity or "", last, revisions, held)
         properties |= self._former(table.name)
         if here is None:
             new = plan(self.base, self.io, held)
@@ -121,11 +278,12 @@ class Adoption(Staging):
             return
         assert isinstance(here, TableName)
         present = self._present(here)
-        known_as = TableName.known_legal(*(present.properties.get(one, "") for one in (notes.NAMESPACE, notes.TABLE)))
-        is_new = here != name or known_as != table.name or present.properties.get(notes.TRANSACTION) != last
+        former = (present.properties.get(name, "") for name in (staging.NAMESPACE, staging.TABLE))
+        known_as = TableName.known_legal(*former)
+        is_new = here != name or known_as != table.name or present.properties.get(staging.TRANSACTION) != last
         is_new = is_new or (bool(held.pieces) and not self._was_rewritten(key))
         planned: TablePlan | None = None
-        if is_new or held.skipped or present.properties.get(notes.LEFT_OUT) != "0":
+        if is_new or held.skipped or present.properties.get(staging.LEFT_OUT) != "0":
             planned, known = self._plan(here, held)
             # files that were left out before may exist now
             is_new = is_new or not planned.files.keys() <= known
@@ -160,7 +318,7 @@ class Adoption(Staging):
             return
         made = cast(TableDef, self._present(here)).iceberg_metadata_location
         if planned.pieces or self._was_rewritten(key):
-            properties[notes.REWRITTEN] = "true" if planned.pieces else "false"
+            properties[staging.REWRITTEN] = "true" if planned.pieces else "false"
         self._note(key, here, named, made, planned, written, self.moved_on)
         self._change(key, name, properties | _made(made, planned, written), f"table {named}")
 
@@ -178,7 +336,7 @@ class Adoption(Staging):
         if not self.dry_run:
             state, written = make(self.staged, name, key[1], planned, self.rewriter)
             location = self.staged.stage(state)
-        properties |= _made(location, planned, written) | ({notes.REWRITTEN: "true"} if planned.pieces else {})
+        properties |= _made(location, planned, written) | ({staging.REWRITTEN: "true"} if planned.pieces else {})
         definition = TableDef(id=key[1], properties=properties, iceberg_metadata_location=location)
         self._create(definition, name, named)
         self._note(key, name, named, location, planned, written, self.created)
@@ -218,9 +376,9 @@ class Adoption(Staging):
 
 def _unwritten(properties: Mapping[str, str], planned: TablePlan | None) -> list[LeftOut]:
     """Return the rows that an earlier rewrite could not read: they are not tried again, and are still missing."""
-    noted = properties.get(notes.LEFT_OUT, "")
+    noted = properties.get(staging.LEFT_OUT, "")
     missing = int(noted) - len(planned.skipped) if planned is not None and noted.isdecimal() else 0
-    is_rewritten = properties.get(notes.REWRITTEN) == "true"
+    is_rewritten = properties.get(staging.REWRITTEN) == "true"
     return [LeftOut(f"rows of {missing} partitions", _UNWRITTEN)] if is_rewritten and missing > 0 else []
 
 
@@ -228,5 +386,44 @@ def _made(location: str, planned: TablePlan, written: Written) -> dict[str, str]
     """Return the properties of a table that the next import needs."""
     left_out = str(len(planned.skipped) + len(written.skipped))
     # without a transaction, the table counts as changed and is rewritten
-    again = {notes.TRANSACTION: ""} if written.may_come else {}
-    return {notes.METADATA: location, notes.LEFT_OUT: left_out, **again}
+    again = {staging.TRANSACTION: ""} if written.may_come else {}
+    return {staging.METADATA: location, staging.LEFT_OUT: left_out, **again}
+
+
+# Inspect a DeltaCAT catalog at a time, with its transactions, without importing it.
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A transaction: its state, its end, if any, and its log. Times are nanoseconds since 1970."""
+
+    id: str
+    state: str
+    began_at: int
+    ended_at: int | None
+    message: str | None
+    operations: tuple[str, ...]
+    problem: str | None = None
+
+
+def look(adoption: Adoption, before: int) -> tuple[Imported, list[Told]]:
+    """Return the result of an import into an empty catalog, which the adoption must use, and the transactions.
+    Transactions are read first, because they define where URLs lead."""
+    log = list(_transactions(adoption.source, before))
+    done, _ = import_at(adoption, before, "")
+    return done, log
+
+
+def _transactions(source: Source, before: int) -> Iterator[Told]:
+    """Yield the transactions that had begun by a time, in that order. A transaction that ended later was still running
+    then."""
+    query = "SELECT id, state, ended, path FROM txn WHERE began < ? ORDER BY began, id, path"
+    for id, state, ended, path in source.index.ask(query, before):
+        if state == "success" and ended >= before:
+            state, ended = "running", None
+        log = source.log(Ended(id, ended or 0, path))
+        if isinstance(log, TransactionLog):
+            types = tuple(operation.type for operation in log.operations)
+            yield Told(id, state, began_at(id), ended or log.ended_at, log.message, types)
+        else:
+            yield Told(id, state, began_at(id), ended, None, (), log)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from olympia_cli.importers.deltacat.layout import KINDS
-from olympia_cli.importers.deltacat.msgpack import Malformed, decode
+from olympia_cli.importers.deltacat.index import KINDS
+from olympia_cli.importers.wire import Malformed, decode
 
 T = TypeVar("T")
 _LOCATORS = {

@@ -3,34 +3,114 @@ the changes that are impossible."""
 
 from __future__ import annotations
 
+import json
 import re
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyiceberg.io import FileIO
 
-from olympia_cli.catalog.changes import TYPES
+from olympia_cli.catalog.lineage import TYPES
 from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import ObjectDefinition, Snapshot
+from olympia_cli.catalog.staging import RESERVED
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
 from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.catalog_transaction import CatalogTransaction
-from olympia_cli.importers.deltacat import notes
-from olympia_cli.importers.deltacat.rewriting import Rewriter
-from olympia_cli.importers.deltacat.source import Source
+from olympia_cli.iceberg.transaction import CatalogTransaction
+from olympia_cli.importers.deltacat.bodies import Namespace, Table
+from olympia_cli.importers.deltacat.index import Row
+from olympia_cli.importers.deltacat.rewrite import Rewriter
+from olympia_cli.importers.deltacat.source import Contents, Source
 from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
-from olympia_cli.importers.renaming import FORMER_NAME, Renaming
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName
-from olympia_cli.ops.look.diff import changed_fields
-from olympia_cli.ops.look.told import alter_payload
+from olympia_cli.importers.objects import FORMER_NAME, Renaming
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, time_text
+from olympia_cli.ops.inspect.diff import changed_fields
+from olympia_cli.ops.inspect.log import alter_payload
+
+# The properties in which an imported object records its source; they begin with `deltacat.`.
+#
+# | property | of | meaning |
+# | --- | --- | --- |
+# | `deltacat.catalog` | both | id of the catalog, wherever it is copied to |
+# | `deltacat.namespace`, `deltacat.table` | both, tables | its names there |
+# | `deltacat.transaction` | both | the last transaction that wrote to it |
+# | `deltacat.history` | both | its newest hundred revisions: number, operation, transaction, time |
+# | `deltacat.table-version` | tables | the version of the table |
+# | `deltacat.description` | tables | its description |
+# | `deltacat.property.*` | both | properties whose own names have another meaning here |
+# | `deltacat.left-out` | tables | number of groups of parts that were left out |
+# | `deltacat.rewritten` | tables | whether rows of it were merged and rewritten |
+# | `deltacat.metadata-location` | tables | the metadata of the import: any other was written here |
+
+PREFIX = "deltacat."
+CATALOG, TRANSACTION, METADATA = f"{PREFIX}catalog", f"{PREFIX}transaction", f"{PREFIX}metadata-location"
+REWRITTEN = f"{PREFIX}rewritten"
+NAMESPACE, TABLE, LEFT_OUT = f"{PREFIX}namespace", f"{PREFIX}table", f"{PREFIX}left-out"
+_REVISIONS = 100
+_OWN = f"{PREFIX}property."
+
+
+def of_namespace(namespace: Namespace, catalog: str, revisions: Iterable[Row]) -> dict[str, str]:
+    own = {
+        # a `location` would set the folder of new tables here
+        (f"{_OWN}{key}" if key == "location" or key.startswith((RESERVED, PREFIX)) else key): value
+        for key, value in texts(namespace.properties).items()
+    }
+    return {**own, CATALOG: catalog, NAMESPACE: text(namespace.name), **_history(revisions)}
+
+
+def of_table(
+    table: Table, namespace: str, catalog: str, transaction: str, revisions: Iterable[Row], contents: Contents
+) -> dict[str, str]:
+    description = contents.version.description or table.description
+    found = {
+        **{f"{_OWN}{key}": value for key, value in texts(table.properties).items()},
+        CATALOG: catalog,
+        NAMESPACE: text(namespace),
+        TABLE: text(table.name),
+        **_history(revisions),
+        TRANSACTION: transaction,
+        f"{PREFIX}table-version": contents.version.version,
+    }
+    return {**found, **({f"{PREFIX}description": text(description)} if description else {})}
+
+
+def _history(revisions: Iterable[Row]) -> dict[str, str]:
+    rows = list(revisions)
+    told = [
+        {
+            "revision": row.number,
+            "operation": row.operation,
+            "transaction": row.transaction,
+            "at": time_text(row.ended_at // 1_000_000),
+        }
+        for row in rows[-_REVISIONS:]
+    ]
+    return {TRANSACTION: rows[-1].transaction if rows else "", f"{PREFIX}history": json.dumps(told)}
+
+
+def texts(properties: Mapping[Any, Any]) -> dict[str, str]:
+    """Return properties as text: other values are written as JSON."""
+    return {
+        text(str(key)): text(value if isinstance(value, str) else json.dumps(value, default=repr, sort_keys=True))
+        for key, value in properties.items()
+        if str(key) and value is not None
+    }
+
+
+def text(value: str) -> str:
+    """Return a text that a definition can hold: half of a surrogate pair is replaced."""
+    return value.encode("utf-8", "replace").decode()
+
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NAMES = (notes.NAMESPACE, notes.TABLE, FORMER_NAME)
+_NAMES = (NAMESPACE, TABLE, FORMER_NAME)
 
 Key = tuple[Kind, str]
 """An object, by its kind and id."""
@@ -84,7 +164,7 @@ class Staging:
         for kind in (Kind.NAMESPACE, Kind.TABLE):
             for found in snapshot.objects(kind):
                 self.here[kind, found.id] = found.name
-                if found.definition.properties.get(notes.CATALOG) == self.source.index.identity:
+                if found.definition.properties.get(CATALOG) == self.source.index.identity:
                     self.mine.add((kind, found.id))
 
     def dropped(self, before: int) -> list[Key]:
@@ -175,7 +255,7 @@ class Staging:
 
     def _former(self, named: ObjectName) -> dict[str, str]:
         former = self.renaming.former(named)
-        return {} if former is None else {FORMER_NAME: notes.text(former)}
+        return {} if former is None else {FORMER_NAME: text(former)}
 
     def _present(self, name: ObjectName) -> ObjectDefinition:
         found = self.transaction.draft.get(name)
@@ -196,4 +276,4 @@ class Staging:
 def is_as_made(definition: ObjectDefinition) -> bool:
     """Return True if a table is as an import left it."""
     assert isinstance(definition, TableDef)
-    return definition.properties.get(notes.METADATA) == definition.iceberg_metadata_location
+    return definition.properties.get(METADATA) == definition.iceberg_metadata_location

@@ -24,11 +24,10 @@ from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetP
 from pyiceberg.typedef import Record
 
 from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.identifiers import identifier_of
-from olympia_cli.iceberg.table_changes import TableState
+from olympia_cli.iceberg.changes import TableState
+from olympia_cli.iceberg.conversion import identifier_of
 from olympia_cli.importers.deltacat.bodies import PARQUET, Entry, TableVersion
-from olympia_cli.importers.deltacat.contents import Contents, SourceFile
-from olympia_cli.importers.deltacat.rewriting import OutOfMemory, Piece, PieceFile, Rewriter, Step
+from olympia_cli.importers.deltacat.rewrite import OutOfMemory, Piece, PieceFile, Rewriter, Step
 from olympia_cli.importers.deltacat.schemas import (
     Rewritable,
     Unfit,
@@ -39,10 +38,11 @@ from olympia_cli.importers.deltacat.schemas import (
     table_schema,
     with_default,
 )
+from olympia_cli.importers.deltacat.source import Contents, SourceFile
+from olympia_cli.importers.footers import LocalFooters
 from olympia_cli.importers.iceberg import LeftOut
-from olympia_cli.importers.new_table import data_file, new_table
 from olympia_cli.importers.parquet import ParquetFile
-from olympia_cli.importers.parquet_footers import LocalFooters
+from olympia_cli.importers.parquet_tables import data_file, new_table
 from olympia_cli.names import TableName
 
 

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from olympia_cli.errors import Damaged, OlympiaError, Unsupported
-from olympia_cli.importers.iox.actions import AddFile, Chunk
-from olympia_cli.importers.iox.footers import decode_footer
+from olympia_cli.importers.iox.columns import decode_footer
 from olympia_cli.importers.iox.source import DATA, FOLDER, LiveFile, Source, State
-from olympia_cli.importers.iox.transactions import Transaction, TransactionFile
-from olympia_cli.importers.iox.wire import Garbled
+from olympia_cli.importers.iox.transactions import AddFile, Chunk, Transaction, TransactionFile
+from olympia_cli.importers.wire import Garbled
 from olympia_cli.ops.fsck.findings import Finding, Severity
 
 CODES: dict[str, str] = {

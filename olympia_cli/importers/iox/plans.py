@@ -6,27 +6,83 @@ A table follows its files at the source, unless it was changed here: then its cu
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import cast
+from typing import Any, cast
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.types import PrimitiveType
 
 from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.identifiers import identifier_of
+from olympia_cli.iceberg.conversion import identifier_of
 from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
-from olympia_cli.importers.iox.actions import Predicate
-from olympia_cli.importers.iox.columns import Conflict, columns_of, united
-from olympia_cli.importers.iox.deletions import reaching, takes_all
-from olympia_cli.importers.iox.footers import Footer, decode_footer
+from olympia_cli.importers.iox.columns import TIME, Conflict, Footer, columns_of, decode_footer, united
 from olympia_cli.importers.iox.source import DATA, LiveFile, Source, State
-from olympia_cli.importers.iox.wire import Garbled
-from olympia_cli.importers.renaming import Renaming
+from olympia_cli.importers.iox.transactions import Comparison, Predicate
+from olympia_cli.importers.objects import Renaming
+from olympia_cli.importers.wire import Garbled
 from olympia_cli.names import Kind, TableName, as_found
+
+# Apply tombstones to a file: whether they reach it, delete all of it, or which of its rows.
+
+
+def reaching(footer: Footer, predicates: Iterable[Predicate]) -> list[Predicate]:
+    """Return the predicates that may delete rows of a file, by the file's times."""
+    times = footer.times
+    return [
+        one
+        for one in dict.fromkeys(predicates)
+        if one.start < one.end and (times is None or (one.start <= times[1] and times[0] < one.end))
+    ]
+
+
+def takes_all(footer: Footer, predicates: Iterable[Predicate]) -> bool:
+    """Return True if one predicate deletes every row of a file, as far as the file's times alone tell."""
+    times = footer.times
+    return times is not None and any(
+        not one.comparisons and one.start <= times[0] and times[1] < one.end for one in predicates
+    )
+
+
+def deleted_rows(file: pq.ParquetFile, predicates: Sequence[Predicate]) -> list[int]:
+    """Return the numbers of the deleted rows. Only the compared columns are read, one row group at a time."""
+    names = set(file.schema_arrow.names)
+    wanted = [TIME, *{one.column for predicate in predicates for one in predicate.comparisons if one.column in names}]
+    found: list[int] = []
+    before = 0
+    for group in range(file.metadata.num_row_groups):
+        rows = file.read_row_group(group, columns=list(dict.fromkeys(wanted)))
+        for predicate in predicates:
+            mask = _mask(rows, predicate)
+            found += [before + at for at, is_deleted in enumerate(mask.to_pylist()) if is_deleted]
+        before += rows.num_rows
+    return sorted(set(found))
+
+
+def _mask(rows: pa.Table, predicate: Predicate) -> Any:
+    times = rows[TIME].cast(pa.int64())
+    mask = pc.and_(pc.greater_equal(times, predicate.start), pc.less(times, predicate.end))
+    for comparison in predicate.comparisons:
+        mask = pc.and_kleene(mask, _compared(rows, comparison))
+    return mask
+
+
+def _compared(rows: pa.Table, comparison: Comparison) -> Any:
+    """Compare a column with a value. A missing column compares as null, for = and for !=."""
+    if comparison.column not in rows.column_names:
+        return pa.scalar(None, pa.bool_())
+    column = rows[comparison.column]
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    value = pa.scalar(comparison.value)
+    return pc.equal(column, value) if comparison.operator == "=" else pc.not_equal(column, value)
+
 
 SOURCE = "olympia.import.iox"
 """Property of a table, and of the snapshots that an import made: its source."""

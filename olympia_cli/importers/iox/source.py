@@ -25,16 +25,22 @@ from olympia_cli.errors import (
     command_words,
     quoted,
 )
-from olympia_cli.importers.iox.actions import Action, AddFile, Chunk, Predicate, RemoveFile, Tombstone, Upgrade
 from olympia_cli.importers.iox.transactions import (
     VERSIONS,
+    Action,
+    AddFile,
+    Chunk,
+    Predicate,
+    RemoveFile,
+    Tombstone,
     Transaction,
     TransactionFile,
+    Upgrade,
     decode,
     decoded_part,
     parse_path,
 )
-from olympia_cli.importers.iox.wire import Garbled
+from olympia_cli.importers.wire import Garbled
 from olympia_cli.names import AtExport, AtTime, AtVersion, Latest, Oldest, SettledReference, time_text
 from olympia_cli.storage.protocol import Store
 

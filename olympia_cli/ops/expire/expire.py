@@ -13,8 +13,8 @@ from typing import TypeVar
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Committed
-from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import at_version
+from olympia_cli.catalog.retained import read_quarantine
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
@@ -26,12 +26,10 @@ from olympia_cli.errors import (
     StorageFailed,
     StorageFull,
 )
-from olympia_cli.format.action_types import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES
-from olympia_cli.format.actions import Action
+from olympia_cli.format.actions import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, Action
 from olympia_cli.format.paths import OLDEST, check_pointer, parse_transaction_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.names import time_text
-from olympia_cli.ops.expire.files import DELETED_AT_ONCE, Going, delete_checked
 from olympia_cli.ops.expire.holders import live_transactions
 from olympia_cli.ops.expire.manifest import (
     Doomed,
@@ -42,8 +40,8 @@ from olympia_cli.ops.expire.manifest import (
     write_narrowed,
 )
 from olympia_cli.ops.expire.plan import MAKE_ROOM, OFFLINE, Planner, without_room
-from olympia_cli.ops.expire.survey import LOCAL, Surveyor
-from olympia_cli.ops.expire.values import ExpirePlan, Floors, MarkPlan, PurgePlan, UndoPlan
+from olympia_cli.ops.expire.retention import ExpirePlan, Floors, MarkPlan, PurgePlan, UndoPlan
+from olympia_cli.ops.expire.survey import DELETED_AT_ONCE, LOCAL, Going, Surveyor, delete_checked
 from olympia_cli.ops.last_runs import LAST_EXPIRE, leave_note
 from olympia_cli.ops.progress import SILENT, Progress
 

@@ -6,11 +6,11 @@ from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from olympia_cli.catalog import saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.exports import ExportRecord, read_exports
-from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
-from olympia_cli.catalog.saves import Saved, UnreadableSave
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.distributed import Saved, UnreadableSave
+from olympia_cli.catalog.retained import ExportRecord, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, command_words
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
@@ -77,7 +77,7 @@ class Holders:
 
     def _live_transactions(self) -> Iterator[Saved]:
         """Yield the distributed transactions within their lifetime, whatever their state."""
-        for saved in saves.saved_transactions(self._head.store):
+        for saved in distributed.saved_transactions(self._head.store):
             if self._now > saved.ends_at_millis + HALF_AN_HOUR_MILLIS:
                 continue
             if isinstance(saved, UnreadableSave):

@@ -6,27 +6,44 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import check_writable
-from olympia_cli.catalog.known_damage import damaged_versions
-from olympia_cli.catalog.protection import kept_aside_before, names_lost
-from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_purging, read_quarantine
 from olympia_cli.catalog.references import behind_gap
+from olympia_cli.catalog.retained import (
+    QuarantineMark,
+    damaged_versions,
+    kept_aside_before,
+    names_lost,
+    purged_before,
+    read_purging,
+    read_quarantine,
+)
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused, StorageFull
 from olympia_cli.format.paths import MAX_VERSION, FileKind, file_kind, parse_root_path, root_path
-from olympia_cli.ops.expire.files import Going, Listed
 from olympia_cli.ops.expire.holders import Holders, PinnedRoot, store_now_millis
 from olympia_cli.ops.expire.manifest import FOLDER, left_behind
-from olympia_cli.ops.expire.retention import CountedVersions, Limits, Policy, Versions, explain_kept, why_kept
-from olympia_cli.ops.expire.survey import LOCAL, Survey, Surveyor
+from olympia_cli.ops.expire.retention import (
+    FLOOR_MILLIS,
+    CountedVersions,
+    ExpirePlan,
+    Floors,
+    Limits,
+    MarkPlan,
+    Policy,
+    PurgePlan,
+    Versions,
+    explain_kept,
+    read_policy,
+    why_kept,
+)
+from olympia_cli.ops.expire.survey import LOCAL, Going, KnownFiles, Listed, Survey, Surveyor, follow_kept, follow_more
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep, has_age, is_foreign_root
-from olympia_cli.ops.expire.values import FLOOR_MILLIS, ExpirePlan, Floors, MarkPlan, PurgePlan
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.facts import NodeRules
+from olympia_cli.ops.walk.nodes import NodeRules
 from olympia_cli.storage.protocol import Store
 
 MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge free space", ("expire", "purge", "--offline")
@@ -317,3 +334,59 @@ class Planner:
             abandoned=abandoned,
             parts=parts,
         )
+
+
+# The space that each of several policies would free, from one walk over all versions.
+
+KEEP_LAST = (1, 10, 100)
+AGES = ("3d", "7d", "30d", "90d")
+_BY_POLICY = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION)
+"""Files of other kinds go, or stay, under every policy."""
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyOutcome:
+    """The versions and files that a policy would take out of history."""
+
+    policy: str
+    oldest: int
+    versions: int
+    files: int
+    bytes: int
+
+
+def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
+    """Return the outcome of the given policy and of some others. Each other policy changes one of the catalog's two
+    limits.
+    """
+    definition, now = planner.definition, planner.now
+    policies = [("as asked", own)]
+    for age in AGES:
+        # an age below a transaction's lifetime is refused
+        with suppress(Refused):
+            policy = read_policy(definition, now, older_than=age, offline=own.offline)
+            policies.append((f"--older-than {age}", policy))
+    for number in KEEP_LAST:
+        policy = read_policy(definition, now, keep_last=number, offline=own.offline)
+        policies.append((f"--keep-last {number}", policy))
+    oldest = planner.oldest_kept([policy for _, policy in policies])
+    known_files = KnownFiles(planner.reach)
+    known_files.read_manifests(planner, planner.sweep_at_rest(planner.oldest))
+    going = [file for file in planner.store.list() if file_kind(file.path) in _BY_POLICY]
+    freed: dict[int, tuple[int, int]] = {}
+    # more versions use more files: so each file is read once, and counted until a version uses it
+    for version in sorted(set(oldest), reverse=True):
+        if freed:
+            for _ in follow_more(planner, range(version, min(freed))):
+                pass
+        else:
+            follow_kept(planner, Versions(planner.head, version).kept())
+        fate = planner.sweep_at_rest(version).fate
+        going = [
+            file for file in going if fate(known_files.of(file.path, file.modified_at_millis)) is FileFate.QUARANTINED
+        ]
+        freed[version] = len(going), sum(file.size for file in going)
+    return [
+        PolicyOutcome(name, version, version - planner.oldest, *freed[version])
+        for (name, _), version in zip(policies, oldest, strict=True)
+    ]

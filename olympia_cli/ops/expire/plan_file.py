@@ -10,11 +10,10 @@ from typing import Any
 from olympia_cli.errors import InvalidOption, Refused, quoted
 from olympia_cli.format.strict_json import read_request
 from olympia_cli.names import time_text
-from olympia_cli.ops.expire.files import Listed
 from olympia_cli.ops.expire.manifest import Doomed, manifest_of
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Policy
-from olympia_cli.ops.expire.values import ExpirePlan, Floors, PurgePlan
+from olympia_cli.ops.expire.retention import ExpirePlan, Floors, Policy, PurgePlan
+from olympia_cli.ops.expire.survey import Listed
 
 FORMAT = 1
 MOVED = "make a new plan and review it"

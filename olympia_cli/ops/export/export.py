@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.exports import root_uri
-from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.references import at_version
 from olympia_cli.catalog.replay import check_kept
+from olympia_cli.catalog.retained import root_uri, without_protection
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import (
     CommitConflict,
@@ -27,7 +27,9 @@ from olympia_cli.errors import (
     TransactionExpired,
     command_words,
 )
+from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
+from olympia_cli.format.codec import decode_action_rows, decode_root, encode_root
 from olympia_cli.format.paths import (
     EXPORT_NOTE,
     LATEST,
@@ -38,18 +40,108 @@ from olympia_cli.format.paths import (
     new_node_path,
 )
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, Reference, check_export_name, plural, time_text
-from olympia_cli.ops.export.copy import exported_root, own_definition, own_definition_file, same_root
-from olympia_cli.ops.export.destination import check_alone, check_apart, check_empty
-from olympia_cli.ops.export.files import CopyFiles, FileCount, create_all, not_whole
-from olympia_cli.ops.export.listing import note_beginning, note_end
-from olympia_cli.ops.export.note import Mode, Note, Scope, read_note, resume_words
+from olympia_cli.ops.export.files import (
+    CopyFiles,
+    FileCount,
+    Mode,
+    Note,
+    Scope,
+    create_all,
+    not_whole,
+    read_note,
+    resume_words,
+)
+from olympia_cli.ops.export.records import check_alone, check_apart, check_empty, note_beginning, note_end
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
-from olympia_cli.ops.export.whole import read_whole
+from olympia_cli.ops.fsck.chain import Chain, ChainRoot, list_versions
+from olympia_cli.ops.fsck.roots import open_chain, read_hint
+from olympia_cli.ops.fsck.sound_versions import errors_of, examine_version
+from olympia_cli.ops.fsck.verdict import Engine
 from olympia_cli.ops.last_runs import LAST_EXPORT, leave_note
 from olympia_cli.ops.progress import SILENT, Progress, Within
-from olympia_cli.storage.exclusive import check_exclusive_create
+from olympia_cli.ops.walk.files import Files, failures_pass
+from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
+
+# The files that an export does not copy unchanged: its root, and sometimes its catalog definition.
+
+
+def own_definition(definition: CatalogDef) -> CatalogDef | None:
+    """Return the definition for a full export, or None if the catalog's definition can be copied unchanged.
+
+    A full export has no exports, no quarantine and no earlier versions, so the definition must not name them.
+    """
+    own = without_protection(definition)
+    return None if own == definition else own
+
+
+def own_definition_file(snapshot: Snapshot, path: str) -> bytes:
+    """Return the encoded definition of `own_definition` for this path."""
+    own = own_definition(snapshot.definition)
+    assert own is not None
+    return definitions.encode(definitions.body(own), path)
+
+
+def exported_root(snapshot: Snapshot, note: Note) -> bytes:
+    """Return the root of the export: the version's root, or one with a different path of the catalog definition."""
+    file = snapshot.file
+    if note.definition is None:
+        return file.data
+    root = replace(snapshot.root, catalog_def=note.definition, sizes=snapshot.sizes)
+    return encode_root(root, decode_action_rows(file.data, file.path))
+
+
+def same_root(ours: bytes, theirs: bytes, path: str) -> bool:
+    """Return whether two files hold the same root. The files may differ in their Arrow encoding."""
+    if ours == theirs:
+        return True
+    try:
+        rows = [decode_action_rows(data, path) for data in (ours, theirs)]
+        return decode_root(ours, path) == decode_root(theirs, path) and rows[0] == rows[1]
+    except Damaged:
+        return False
+
+
+# Check with fsck that a version is sound, before any kind of export completes.
+
+
+def read_whole(catalog: Catalog, latest: Snapshot, snapshot: Snapshot, files: Files, engine: Engine) -> None:
+    """Read all files of a version through `files`. Raise Damaged if fsck finds the version damaged."""
+    file = snapshot.file
+    with failures_pass():
+        chain = _chain(latest)
+        chain.ahead = {file.version: ChainRoot(file.version, file.path, file.data, snapshot.root, None)}
+        examined, verdict = examine_version(files, chain, file.version, engine)
+    newer = {mark.path: mark.flaw for mark in examined.graph.marks if mark.flaw.newer}
+    for error in errors_of(verdict):
+        # the version may have been expired in the meantime
+        latest = catalog.snapshot()
+        check_kept(file.version, latest.definition)
+        if error.path in newer:
+            raise newer[error.path].error(error.path)
+        damage = Damaged(error.code, error.path, error.message)
+        damage.advice = "nothing was recorded; export a sound version, and check the damage of this one"
+        if file.version != latest.version:
+            damage.command = (*damage.command, "--at", f"v{file.version}")
+        raise damage
+
+
+def _chain(latest: Snapshot) -> Chain:
+    """Return the versions up to the latest, from a listing.
+
+    fsck needs older versions too: versions in quarantine help to find the catalog definition, and logs tell which files
+    were written. A reader that walks back from the latest stops at a gap.
+    """
+    files, newest = Files(latest.store, lambda: False), latest.version
+    listed, _ = list_versions(latest.store)
+    # a listing may lag behind the open version
+    versions = sorted({newest, *(version for version in listed if version < newest)})
+    chain, _ = open_chain(files, versions, latest.file.width, read_hint(files, OLDEST))
+    # the export's definition is read like its other files
+    chain.catalogs = {}
+    return chain
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,26 +13,25 @@ from itertools import islice
 from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.exports import root_uri
-from olympia_cli.catalog.protection import without_protection
+from olympia_cli.catalog.retained import root_uri, without_protection
 from olympia_cli.catalog.snapshot import Snapshot, read_object
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, LocationNotEmpty, OutcomeUnknown, PathTaken, StorageFailed
 from olympia_cli.format import definitions
+from olympia_cli.format.codec import encode_java
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec, from_utf16_units
 from olympia_cli.format.node import EMPTY, Node, Root
-from olympia_cli.format.node_file import encode_java
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, check_pointer, new_definition_path, new_node_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, Reference
-from olympia_cli.ops.export.destination import check_apart
+from olympia_cli.ops.export.export import read_whole
 from olympia_cli.ops.export.files import FileCount
-from olympia_cli.ops.export.whole import read_whole
-from olympia_cli.ops.fsck.local import LocalEngine
+from olympia_cli.ops.export.records import check_apart
+from olympia_cli.ops.fsck.engine import LocalEngine
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.files import Files
-from olympia_cli.storage.exclusive import check_exclusive_create
+from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.bulk import bulk_load
 

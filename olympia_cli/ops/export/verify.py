@@ -7,18 +7,17 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from olympia_cli.catalog.exports import ExportRecord
+from olympia_cli.catalog.retained import ExportRecord
 from olympia_cli.errors import Damaged, ExportNotFound, InvalidLocation, PathMissing
 from olympia_cli.format.paths import WIDTH, root_path
-from olympia_cli.ops.export.files import ExportFiles, FileCount
-from olympia_cli.ops.export.note import Mode, Note, Scope, read_note
+from olympia_cli.ops.export.files import ExportFiles, FileCount, Mode, Note, Scope, read_note
 from olympia_cli.ops.fsck.chain import Chain, ChainReader
-from olympia_cli.ops.fsck.examined import Engine, Examined
+from olympia_cli.ops.fsck.engine import LocalEngine
 from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.hints import look_at_versions
-from olympia_cli.ops.fsck.local import LocalEngine
-from olympia_cli.ops.fsck.sound import examine_version
-from olympia_cli.ops.fsck.versions import inside
+from olympia_cli.ops.fsck.impact import inside
+from olympia_cli.ops.fsck.roots import look_at_versions
+from olympia_cli.ops.fsck.sound_versions import examine_version
+from olympia_cli.ops.fsck.verdict import Engine, Examined
 from olympia_cli.ops.progress import SILENT, Progress, Within
 from olympia_cli.ops.walk.files import Files, Place, failures_pass
 from olympia_cli.storage.protocol import Store

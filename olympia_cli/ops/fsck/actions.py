@@ -13,15 +13,14 @@ from olympia_cli.catalog.replay import catalog_after, moved, replay, touched
 from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action, decode_action
+from olympia_cli.format.codec import DIGEST_KEY, decode_action_rows
 from olympia_cli.format.definitions import CLASSES, bare
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node_file import decode_action_rows
-from olympia_cli.format.node_rows import DIGEST_KEY
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.ops.fsck.chain import ChainReader, ChainRoot
-from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.ops.walk.nodes import Flaw
 
 
 def read_actions(data: bytes, path: str) -> tuple[Action, ...] | Flaw:

@@ -17,15 +17,15 @@ from typing import Any
 
 from olympia_cli import __version__
 from olympia_cli.errors import OlympiaError, StoreError
+from olympia_cli.format.codec import CREATED_AT_MILLIS, N_KEYS, PREVIOUS_ROOT, ROLLBACK_FROM_ROOT
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
-from olympia_cli.format.node_file import CREATED_AT_MILLIS, N_KEYS, PREVIOUS_ROOT, ROLLBACK_FROM_ROOT
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
 from olympia_cli.format.salvage import Salvage, salvage
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.findings import CODES, Finding, describe_finding
 from olympia_cli.ops.fsck.fsck import Report, describe_report
-from olympia_cli.ops.walk.descend import descend
-from olympia_cli.ops.walk.remains import Sections, number_in, system_rows
+from olympia_cli.ops.walk.nodes import Sections, number_in, system_rows
+from olympia_cli.ops.walk.reach import descend
 from olympia_cli.storage.protocol import Store
 
 MOST_FILES = 500

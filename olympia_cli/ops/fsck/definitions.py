@@ -2,24 +2,197 @@
 
 from __future__ import annotations
 
+import os
+import re
+import struct
 from array import array
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from hashlib import blake2b
+from pathlib import Path
 
 from olympia_cli.format.definitions import Definition
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.data import WithData, with_data
-from olympia_cli.ops.fsck.numbering import Numbering
-from olympia_cli.ops.fsck.verified import Verified
-from olympia_cli.ops.walk.facts import INNER_NODES, DefinitionName, NodeFacts, look_at_definition
+from olympia_cli.ops.fsck.findings import WithData, with_data
+from olympia_cli.ops.fsck.graph import Graph, Mark, Numbering
 from olympia_cli.ops.walk.files import Files, Place
-from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.ops.walk.nodes import INNER_NODES, DefinitionName, Flaw, NodeFacts, look_at_definition
 from olympia_cli.ops.walk.reach import PATH_DIGEST_BYTES, path_digest
 
-AT_ONCE = 8192
+# The definitions that an earlier fsck has verified, so that the next one need not read them again.
+#
+# Definitions are the main cost: there is one per object, and about a hundred per node. Nodes are always read, as trees
+# are checked edge by edge. A record has 28 bytes:
+#
+# - The digest of the catalog's location and the path. The location matters, as a copy of a catalog has the same id and
+#   paths.
+# - The digest of the object's id, so that two objects with one id are still found.
+# - The time of the check, in seconds.
+
+_HEAD = b"olympia fsck-verified 1\n"
+_RECORD = struct.Struct("<16s8sI")
+
+
+class Verified:
+    """Verified files, stored below `state` in one folder per catalog."""
+
+    def __init__(self, state: Path, now_millis: int, max_age_millis: int | None = None) -> None:
+        self._state = state
+        self._now = now_millis // 1000
+        self._oldest = 0 if max_age_millis is None else self._now - max_age_millis // 1000
+        self._file: Path | None = None
+        self._where = b""
+        self._records = b""
+        self._count = 0
+        self._new: dict[bytes, bytes] = {}
+
+    def open(self, catalog_id: str, uri: str) -> None:
+        """Read the records of a catalog. Ignore a file that cannot be read."""
+        # the id comes from the catalog, and must not lead out of the folder
+        name = catalog_id if re.fullmatch(r"[0-9A-Za-z-]{1,64}", catalog_id) else _digest(catalog_id.encode(), 16).hex()
+        self._file = self._state / "olympia" / name / "fsck-verified"
+        self._where = uri.encode("utf-8", "surrogatepass") + b"\0"
+        try:
+            data = self._file.read_bytes()
+        except OSError:
+            return
+        body = data[len(_HEAD) : -16]
+        if data.startswith(_HEAD) and len(body) % _RECORD.size == 0 and data[-16:] == _digest(body, 16):
+            self._records, self._count = body, len(body) // _RECORD.size
+
+    def find(self, path: str) -> bytes | None:
+        """Return the digest of the id in a definition that was verified recently, or None."""
+        key = self._key(path)
+        at = bisect_left(range(self._count), key, key=self._key_at)
+        if at >= self._count or self._key_at(at) != key:
+            return None
+        _, id, seconds = _RECORD.unpack_from(self._records, at * _RECORD.size)
+        return bytes(id) if self._oldest <= seconds <= self._now else None
+
+    def add(self, path: str, id: bytes) -> None:
+        """Record a verified definition."""
+        self._new[self._key(path)] = id
+
+    def save(self) -> None:
+        """Write the records atomically. Ignore errors, such as a full disk."""
+        if self._file is None or not self._new:
+            return
+        records = [
+            record
+            for at in range(self._count)
+            if (record := self._records[at * _RECORD.size : (at + 1) * _RECORD.size])[:16] not in self._new
+            and self._oldest <= _RECORD.unpack(record)[2] <= self._now
+        ]
+        records += [_RECORD.pack(key, id, self._now) for key, id in self._new.items()]
+        records.sort()
+        body = b"".join(records)
+        scratch = self._file.with_name(f"{self._file.name}.{os.getpid()}")
+        try:
+            self._file.parent.mkdir(parents=True, exist_ok=True)
+            scratch.write_bytes(_HEAD + body + _digest(body, 16))
+            scratch.replace(self._file)
+        except OSError:
+            with suppress(OSError):
+                scratch.unlink(missing_ok=True)
+
+    def _key(self, path: str) -> bytes:
+        return _digest(self._where + path.encode("utf-8", "surrogatepass"), 16)
+
+    def _key_at(self, at: int) -> bytes:
+        start = at * _RECORD.size
+        return self._records[start : start + 16]
+
+
+def state_home() -> Path:
+    """Return the folder for the state of programs, by the XDG standard."""
+    home = os.environ.get("XDG_STATE_HOME")
+    return Path(home) if home else Path.home() / ".local" / "state"
+
+
+def _digest(data: bytes, size: int) -> bytes:
+    return blake2b(data, digest_size=size).digest()
+
+
+# Find missing definitions without reading them: compare the names in nodes with one listing.
+#
+# A listing returns a thousand files per request. If a catalog has far more definitions than its nodes suggest, the
+# listing is given up, and the report says so.
+
+FOLDER = "def/"
+MOST_NAMED = 200_000
+"""The largest number of definitions to remember by name."""
+
+LISTED_AT_ONCE, MOST_LISTS = 1000, 10
+"""Files per request, and the number of requests that are always acceptable."""
+
+MOST_MISSING = 1000
+"""The largest number of missing definitions that are checked again one by one: they may have been committed after the
+listing.
+"""
+
+
+@dataclass(slots=True)
+class Named:
+    """The definitions that each node names. `looked_for` is False if there are too many to look for. Only this class
+    decides that.
+    """
+
+    looked_for: bool = True
+    by_node: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    count: int = 0
+    missing: set[str] = field(default_factory=set)
+    _known_nodes: set[str] = field(default_factory=set)
+    """The nodes whose definitions were looked for."""
+
+    def note(self, facts: NodeFacts) -> None:
+        self.add(facts.path, tuple(path for path, _, _ in listed_names(facts)))
+
+    def add(self, node: str, names: tuple[str, ...]) -> None:
+        self.count += len(names)
+        if names and self.has_room():
+            self.by_node[node] = names
+
+    def has_room(self, more: int = 0) -> bool:
+        """Return whether `more` further names fit."""
+        return self.count + more <= MOST_NAMED
+
+    def leave(self, number: int) -> None:
+        """Count names that another process found and did not return, for lack of room."""
+        self.count += number
+
+    def look_for(self, files: Files, graph: Graph) -> None:
+        """Mark the nodes that name missing definitions. May be called again after more nodes."""
+        new = {path: names for path, names in self.by_node.items() if path not in self._known_nodes}
+        candidates = {name for names in new.values() for name in names}
+        self.looked_for = self.looked_for and self.has_room()
+        if not candidates or not self.looked_for or files.out_of_time:
+            return
+        self._known_nodes.update(new)
+        store = files.store
+        most = LISTED_AT_ONCE * (MOST_LISTS + graph.read_count)
+        for number, file in enumerate(store.list(FOLDER)):
+            candidates.discard(file.path)
+            if number >= most:
+                self.looked_for = False
+                return
+        self.missing.update(path for path in sorted(candidates)[:MOST_MISSING] if not store.exists(path))
+        for path, names in new.items():
+            graph.marks += [Mark(graph.numbers[path], name, _MISSING) for name in names if name in self.missing]
+
+
+def listed_names(facts: NodeFacts) -> tuple[DefinitionName, ...]:
+    """Return the names of a node that a listing can confirm. None for a damaged node, as the names may be wrong."""
+    return tuple(name for name in facts.names if name[0].startswith(FOLDER)) if facts.readable else ()
+
+
+_MISSING = Flaw("F301", "it is missing")
+
+
+READS_AT_ONCE = 8192
 NO_ID = 0
 _ID_BYTES = 8
 MAX_UNVERIFIED = 10_000

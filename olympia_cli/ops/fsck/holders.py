@@ -7,19 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from olympia_cli.catalog import saves
-from olympia_cli.catalog.exports import read_exports
+from olympia_cli.catalog import distributed
+from olympia_cli.catalog.distributed import Saved, UnreadableSave
 from olympia_cli.catalog.java_transactions import java_saves
-from olympia_cli.catalog.saves import Saved, UnreadableSave
+from olympia_cli.catalog.retained import read_exports
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing, command_words
+from olympia_cli.format.codec import decode_root
 from olympia_cli.format.node import Root
-from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.chain import Chain
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.walk.files import Files, StoreFailure
-from olympia_cli.ops.walk.flaws import Flaw, flaw_of
+from olympia_cli.ops.walk.nodes import Flaw, flaw_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ def transactions(files: Files, existing: set[int], now: int) -> Held:
     """Return the holders among live distributed transactions, by their latest saves."""
     states: list[Holder | Finding] = []
     ids: set[str] = set()
-    for saved in saves.saved_transactions(files.store, partial(_read_saves, files)):
+    for saved in distributed.saved_transactions(files.store, partial(_read_saves, files)):
         ids.add(saved.id)
         states += _transaction(files, saved, existing, now)
     return _held(states, len(ids), frozenset(ids))

@@ -9,7 +9,7 @@ from bisect import insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from olympia_cli.catalog.quarantine import EXPIRE_QUARANTINE
+from olympia_cli.catalog.retained import EXPIRE_QUARANTINE
 from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format.paths import (
     JAVA_WIDTH,
@@ -26,7 +26,7 @@ from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.fsck.graph import Graph, read_node
 from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.ops.walk.nodes import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 
 NAMED = 20

@@ -28,16 +28,14 @@ from olympia_cli.errors import (
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import AtVersion, NamespaceName, ObjectName, TableName, ViewName
-from olympia_cli.ops.export.note import read_note, resume_words
-from olympia_cli.ops.fsck.acknowledged import of_the_past
+from olympia_cli.ops.export.files import read_note, resume_words
 from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.data import DataChecks, with_data
-from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity
-from olympia_cli.ops.fsck.fsck import Level, Report
-from olympia_cli.ops.fsck.versions import inside
-from olympia_cli.ops.look.diff import diff
-from olympia_cli.ops.look.history import history
-from olympia_cli.ops.look.last_changes import last_changes
+from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, DataChecks, Finding, Severity, with_data
+from olympia_cli.ops.fsck.fsck import Level, Report, of_the_past
+from olympia_cli.ops.fsck.impact import inside
+from olympia_cli.ops.inspect.diff import diff
+from olympia_cli.ops.inspect.history import history
+from olympia_cli.ops.inspect.log import last_changes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import MOST_VERSIONS
 from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport

@@ -13,15 +13,13 @@ from dataclasses import dataclass, field
 
 from olympia_cli.catalog.replay import PUTS, moved, replay, rollback_target, tells_all, touched
 from olympia_cli.errors import InvalidName
-from olympia_cli.format.action_types import DROPS, EXPIRES, READS, RENAMES
-from olympia_cli.format.actions import Action
+from olympia_cli.format.actions import DROPS, EXPIRES, READS, RENAMES, Action
 from olympia_cli.format.definitions import definition_id
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import Kind, NamespaceName, ObjectName
-from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.nodes import ReadRoot
+from olympia_cli.ops.repair.files import ReadRoot, RepairFiles
 from olympia_cli.ops.repair.tree import Hole, read_range
 
 T = ActionType

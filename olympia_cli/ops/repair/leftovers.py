@@ -11,23 +11,21 @@ from itertools import groupby
 from typing import Literal
 from urllib.parse import unquote
 
-from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
-from olympia_cli.catalog.saves import UnreadableSave, committed_runs, saved_transactions
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.distributed import UnreadableSave, committed_runs, saved_transactions
 from olympia_cli.errors import InvalidName, OlympiaError
 from olympia_cli.format import definitions
+from olympia_cli.format.codec import PREVIOUS_ROOT
 from olympia_cli.format.definitions import Definition, definition_id
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.node import Sizes
-from olympia_cli.format.node_file import PREVIOUS_ROOT
 from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, name_in, root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
-from olympia_cli.ops.look.dump_node import dump_node
-from olympia_cli.ops.look.dump_values import NodeDump
-from olympia_cli.ops.look.node_target import NodeBytes
-from olympia_cli.ops.repair.files import RepairFiles, outside
-from olympia_cli.ops.repair.nodes import ReadNode, created_at_millis, version_after
-from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.ops.inspect.dump_node import NodeDump, dump_node
+from olympia_cli.ops.inspect.node_target import NodeBytes
+from olympia_cli.ops.repair.files import ReadNode, RepairFiles, created_at_millis, outside, version_after
+from olympia_cli.ops.walk.nodes import Flaw
 from olympia_cli.ops.walk.reach import path_digest
 from olympia_cli.storage.protocol import FileInfo
 

@@ -20,9 +20,8 @@ from olympia_cli.catalog.replay import tells_all
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.keys import kind_of_key
 from olympia_cli.format.node import Child, Node
-from olympia_cli.ops.repair.files import RepairFiles
+from olympia_cli.ops.repair.files import ReadNode, ReadRoot, RepairFiles
 from olympia_cli.ops.repair.leftovers import LeftNode, Leftovers
-from olympia_cli.ops.repair.nodes import ReadNode, ReadRoot
 from olympia_cli.tree.edit import edit
 from olympia_cli.tree.load import NodeReader
 

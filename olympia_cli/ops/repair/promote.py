@@ -15,20 +15,11 @@ from itertools import islice, pairwise
 from typing import Any, cast
 from urllib.parse import unquote
 
-from olympia_cli.catalog import saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.commit import Author
-from olympia_cli.catalog.exports import read_exports
-from olympia_cli.catalog.file_writer import HALF_AN_HOUR_MILLIS
-from olympia_cli.catalog.protection import (
-    Promotion,
-    keep_protection,
-    read_promotion,
-    without_protection,
-    write_promotion,
-)
-from olympia_cli.catalog.quarantine import write_quarantine
+from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author
+from olympia_cli.catalog.distributed import Saved, State
 from olympia_cli.catalog.repair_commit import (
     NewDefinition,
     Repair,
@@ -37,7 +28,15 @@ from olympia_cli.catalog.repair_commit import (
     keep_lost_names,
     pad_versions,
 )
-from olympia_cli.catalog.saves import Saved, State
+from olympia_cli.catalog.retained import (
+    Promotion,
+    keep_protection,
+    read_exports,
+    read_promotion,
+    without_protection,
+    write_promotion,
+    write_quarantine,
+)
 from olympia_cli.catalog.snapshot import (
     EXPIRE_OLDEST,
     EXPIRE_PURGED,
@@ -64,26 +63,23 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef, ViewDef
 from olympia_cli.names import AtVersion, ObjectName, time_text
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Policy
-from olympia_cli.ops.expire.values import Floors, MarkPlan
-from olympia_cli.ops.export.destination import check_apart
-from olympia_cli.ops.export.files import ExportFiles
-from olympia_cli.ops.export.note import read_note
+from olympia_cli.ops.expire.retention import Floors, MarkPlan, Policy
+from olympia_cli.ops.export.files import ExportFiles, read_note
+from olympia_cli.ops.export.records import check_apart
 from olympia_cli.ops.export.verify import verify_export
-from olympia_cli.ops.fsck.acknowledged import of_the_past
 from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.findings import Finding
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
-from olympia_cli.ops.fsck.hints import true_oldest
-from olympia_cli.ops.look.diff import ObjectChange, changed_fields, changes_of, describe_change
+from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck, of_the_past
+from olympia_cli.ops.fsck.roots import true_oldest
+from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields, changes_of, describe_change
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
+from olympia_cli.ops.repair.content import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.hints import plan_hints
 from olympia_cli.ops.repair.lost_commits import NEAR
+from olympia_cli.ops.repair.repair import plan_hints
 from olympia_cli.ops.repair.salvage import gather, left_definition
 from olympia_cli.ops.walk.files import failures_pass
-from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.ops.walk.nodes import Flaw
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.scan import scan
 
@@ -233,7 +229,7 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
     files = RepairFiles(store, tolerant=True, progress=progress)
     gathered = gather(files)
     former = _former(files, versions)
-    transactions = [saved for saved in saves.saved_transactions(store) if isinstance(saved, Saved)]
+    transactions = [saved for saved in distributed.saved_transactions(store) if isinstance(saved, Saved)]
     promotion = _next_numbers(versions, hints, transactions)
     first = _first(versions, former, hints, promotion.version)
     progress.phase("comparing")

@@ -9,36 +9,114 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from itertools import islice, pairwise
 from typing import Literal
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author, written_by_java
-from olympia_cli.catalog.protection import keep_protection, names_lost
-from olympia_cli.catalog.quarantine import purged_before, write_quarantine
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
+from olympia_cli.catalog.retained import keep_protection, names_lost, purged_before, write_quarantine
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
 from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints, what_remains
-from olympia_cli.errors import InvalidOption, OlympiaError, PartlyDone, Refused
+from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone, PathMissing, Refused
 from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.paths import JAVA_WIDTH, LATEST, root_path
+from olympia_cli.format.paths import JAVA_WIDTH, LATEST, OLDEST, aside_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.chain import list_versions
+from olympia_cli.ops.fsck.chain import ChainRoot, list_versions
 from olympia_cli.ops.fsck.findings import SALVAGE
-from olympia_cli.ops.fsck.hints import latest_ahead, true_oldest
-from olympia_cli.ops.fsck.sound import LatestVersion
+from olympia_cli.ops.fsck.roots import begins_as_export, latest_ahead, marked_oldest, replaceable, true_oldest
+from olympia_cli.ops.fsck.sound_versions import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.repair.aside import plan_aside, set_aside
-from olympia_cli.ops.repair.catalog import FormerCatalog, newest_catalog
-from olympia_cli.ops.repair.content import Content, is_same, put_together
+from olympia_cli.ops.repair.content import Content, FormerCatalog, is_same, newest_catalog, put_together
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.hints import plan_hints
-from olympia_cli.ops.repair.plan import NO_COST, RepairPlan, RepairStep, name_order
+from olympia_cli.ops.repair.plan import NO_COST, Aside, RepairPlan, RepairStep, name_order
 from olympia_cli.ops.repair.tree import read_range
 from olympia_cli.ops.walk.files import failures_pass
 from olympia_cli.storage.protocol import Store
+
+# The repair of the hints.
+
+
+def plan_hints(
+    store: Store, hints: Hints, versions: Sequence[int], catalog: FormerCatalog, commits: bool
+) -> tuple[list[RepairStep], list[tuple[str, int]], list[str]]:
+    """Return the steps and the writes for wrong hints, and texts for hints that cannot be written.
+
+    With `commits`, the repair commits, which also writes `vn/latest`.
+    """
+    stays = {path: error for path, error in hints.unread.items() if not replaceable(error)}
+    head, steps, writes = versions[-1], [], []
+    # an unfinished promotion still needs the number
+    is_ahead = hints.latest is not None and hints.latest > head
+    waits = is_ahead and not names_lost(hints.latest, head, catalog.definition)
+    if hints.latest not in (head, head + commits) and LATEST not in stays and not waits:
+        steps.append(RepairStep("hint latest", _step(store, hints, LATEST, hints.latest, head + commits)))
+        writes.append((LATEST, head + commits))
+    marked = marked_oldest(catalog.definition)
+    truth = min(versions[0] if marked is None else marked, head)
+    exists = hints.oldest is not None or OLDEST in hints.unread or store.exists(OLDEST)
+    leads = hints.oldest is not None and hints.oldest > truth
+    # the hint may lag, and may be missing before the first expire
+    lags = (hints.oldest or 0) < truth
+    is_lost = lags and (not exists if marked is not None else begins_as_export(store, catalog.definition, truth))
+    is_wrong = leads or (exists and hints.oldest is None) or is_lost
+    if is_wrong and OLDEST not in stays:
+        steps.append(RepairStep("hint oldest", _step(store, hints, OLDEST, hints.oldest, truth)))
+        writes.append((OLDEST, truth))
+    return steps, writes, [f"{error.message}: move it away" for error in stays.values()]
+
+
+def _step(store: Store, hints: Hints, path: str, was: int | None, version: int) -> str:
+    if path in hints.unread:
+        return f"{hints.unread[path].message}: write {version} in its place"
+    if was is not None:
+        return f"{path} says {was}: write {version}"
+    return f"{path} is {'not a version number' if store.exists(path) else 'missing'}: write {version}"
+
+
+# Move stray roots aside: this frees their names, and keeps the files.
+
+
+def plan_aside(strays: Sequence[ChainRoot], latest: int) -> tuple[list[RepairStep], tuple[Aside, ...]]:
+    """Return a step for each stray root, and the moves."""
+    asides = tuple(map(_aside, strays))
+    steps = [
+        RepairStep(
+            "set aside",
+            f"move the root of v{stray.version}, which is no part of history after v{latest}, to {aside.copy_path}",
+        )
+        for stray, aside in zip(strays, asides, strict=True)
+    ]
+    return steps, asides
+
+
+def set_aside(store: Store, asides: Sequence[Aside]) -> None:
+    """Move files, each in this order:
+
+    1. Create the copy, exclusively.
+    2. Check that the file is unchanged: another repair may have freed the name, and a writer may have taken it.
+    3. Delete the file.
+
+    After a crash the file is still in place, and the move can be repeated.
+    """
+    for aside in asides:
+        store.create(aside.copy_path, aside.data)
+        try:
+            data = store.read(aside.path)
+        except PathMissing:
+            continue
+        if data != aside.data:
+            raise CommitConflict(f"{aside.path} changed since this was planned", hint="it was left alone; plan again")
+        store.delete_many([aside.path])
+
+
+def _aside(stray: ChainRoot) -> Aside:
+    assert stray.data is not None, "a stray root has been read"
+    return Aside(stray.path, aside_path(stray.version, sha256(stray.data).hexdigest()[:16]), stray.data)
+
 
 Prefer = Literal["auto", "rollback", "rebuild"]
 

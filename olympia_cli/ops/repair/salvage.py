@@ -13,9 +13,8 @@ from dataclasses import dataclass, field
 from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
-from olympia_cli.catalog.protection import names_lost, without_protection
-from olympia_cli.catalog.quarantine import purged_before
 from olympia_cli.catalog.repair_commit import Built, Repair, Source, create_repaired
+from olympia_cli.catalog.retained import names_lost, purged_before, without_protection
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot, check_supported, expired_before
 from olympia_cli.catalog.versions import read_hints, read_root
 from olympia_cli.errors import (
@@ -38,19 +37,18 @@ from olympia_cli.format.paths import SALVAGE_NOTE, FileKind, file_kind
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
-from olympia_cli.ops.export.destination import check_apart
-from olympia_cli.ops.fsck.sound import LatestVersion
-from olympia_cli.ops.fsck.strays import stray_findings
+from olympia_cli.ops.export.records import check_apart
+from olympia_cli.ops.fsck.chain import stray_findings
+from olympia_cli.ops.fsck.sound_versions import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.repair.catalog import newest_catalog
-from olympia_cli.ops.repair.content import Content, missing_namespaces, put_together, suspect
+from olympia_cli.ops.repair.content import Content, missing_namespaces, newest_catalog, put_together, suspect
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import NEAR
 from olympia_cli.ops.repair.plan import SalvageReport, name_order
 from olympia_cli.ops.repair.repair import existing_versions, missing_versions
-from olympia_cli.ops.walk.flaws import Flaw
-from olympia_cli.storage.exclusive import check_exclusive_create
+from olympia_cli.ops.walk.nodes import Flaw
+from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 from olympia_cli.uuids import new_uuid
 

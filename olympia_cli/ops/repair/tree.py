@@ -8,9 +8,8 @@ from dataclasses import dataclass, field
 
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
-from olympia_cli.ops.repair.files import RangePlace, RepairFiles
-from olympia_cli.ops.repair.nodes import ReadNode
-from olympia_cli.ops.walk.descend import descend
+from olympia_cli.ops.repair.files import RangePlace, ReadNode, RepairFiles
+from olympia_cli.ops.walk.reach import descend
 from olympia_cli.tree.load import MAX_DEPTH, bounds
 
 

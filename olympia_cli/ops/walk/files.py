@@ -16,7 +16,7 @@ from olympia_cli.errors import (
     StoreError,
 )
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.flaws import Flaw
+from olympia_cli.ops.walk.nodes import Flaw
 from olympia_cli.storage.protocol import Store
 
 FAILURES_IN_A_ROW = 20

@@ -1,22 +1,91 @@
-"""The set of files that versions reach. Each file is read once, even if versions share it.
-
-In memory it keeps one short digest per path: about 100 MB for a million files.
+"""The walk from the roots down: the set of files that versions reach, and the size of a tree. Each file is read once,
+even if versions share it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from itertools import chain, islice
+from typing import Protocol, TypeVar
 
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.format.node import Child, Node
 from olympia_cli.names import Kind
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.descend import AT_ONCE, descend
-from olympia_cli.ops.walk.facts import NodeFacts, NodeRules, look_at_definition
 from olympia_cli.ops.walk.files import Files, Place, failures_pass
-from olympia_cli.ops.walk.flaws import Flaw
-from olympia_cli.ops.walk.mapper import HERE, Mapper
+from olympia_cli.ops.walk.nodes import Flaw, NodeFacts, NodeRules, look_at_definition
 from olympia_cli.storage.protocol import Store
+from olympia_cli.tree.load import NodeReader, check_depth
+
+# The order of a walk down a tree. The caller supplies how to read nodes and which children to follow.
+
+P = TypeVar("P")
+F = TypeVar("F")
+
+AT_ONCE = 1024
+"""The number of places to read together, so that the store can read them in parallel."""
+
+
+def descend(
+    tops: Iterable[P],
+    look: Callable[[Sequence[P]], Iterable[tuple[P, F]]],
+    visit: Callable[[P, F], Iterable[P]],
+    *,
+    at_once: int | None = AT_ONCE,
+) -> Iterator[list[P]]:
+    """Visit places and all places that the visits return. Yield each batch of places after its visits.
+
+    `look` reads places and yields their facts; `visit` returns the places to follow. The last places found are read
+    first, so that only a few nodes per level are waiting. If `at_once` is None, a batch is a whole level.
+    """
+    waiting = list(tops)
+    while waiting:
+        first = 0 if at_once is None else max(0, len(waiting) - at_once)
+        batch, waiting = waiting[first:], waiting[:first]
+        for place, facts in look(batch):
+            waiting.extend(visit(place, facts))
+        yield batch
+
+
+# The interface for examining nodes, and its implementation in this process. Spark supplies another one.
+#
+# A mapper only distributes work: `NodeRules` determines the facts of a node on every machine.
+
+
+class Mapper(Protocol):
+    @property
+    def at_once(self) -> int | None:
+        """The best number of places per call; None if the caller should choose."""
+        ...
+
+    def nodes(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
+        """Yield the facts of each place, in the order of the places.
+
+        Facts from other machines may lack the names of definitions; the mapper then keeps them.
+        """
+        ...
+
+
+class LocalMapper:
+    """Read nodes in parallel if the store can, and keep none in memory."""
+
+    at_once = None
+
+    def nodes(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
+        for place, data in files.nodes(places):
+            facts = rules.look(place.path, data)
+            files.looked_at(place, data, facts.flaw, is_node=True)
+            yield place, facts
+            files.progress.advance()
+
+
+HERE = LocalMapper()
+
+
+# The set of files that versions reach. Each file is read once, even if versions share it.
+#
+# In memory it keeps one short digest per path: about 100 MB for a million files.
 
 ROOTS_AT_ONCE = 64
 DEFINITIONS_AT_ONCE = 8192
@@ -124,3 +193,42 @@ class Reach:
             if isinstance(definition, Flaw):
                 raise definition.error(place.path)
             self._files.progress.advance()
+
+
+# The size of a tree: count its nodes, and estimate its objects with one read per level.
+
+
+def count_nodes(reader: NodeReader, root: Node) -> int:
+    """Return the number of nodes of a tree, with the root. Leaves are counted by their pointers, and not read."""
+
+    def look(level: Sequence[Child]) -> Iterable[tuple[Child, Node]]:
+        leaves = reader.node(level[0]).is_leaf
+        return () if leaves else zip(level, reader.nodes(level), strict=True)
+
+    count = 1
+    for depth, level in enumerate(descend(root.children, look, lambda _, node: node.children, at_once=None), 1):
+        check_depth(depth, level[0])
+        count += len(level)
+    return count
+
+
+def estimated_objects(snapshot: Snapshot) -> int:
+    """Estimate the objects of a version from one node in the middle of each level. Raise an error if such a node is
+    damaged.
+    """
+    objects, alike = 0, 1
+    tops: list[Child] = [snapshot.root.node]
+
+    def visit(_: Child, node: Node) -> Iterator[Child]:
+        nonlocal objects, alike
+        objects += alike * len(node.keys)
+        alike *= len(node.children)
+        if node.children:
+            yield node.children[len(node.children) // 2]
+
+    def look(level: Sequence[Child]) -> Iterable[tuple[Child, Node]]:
+        return zip(level, snapshot.reader.nodes(level), strict=True)
+
+    for depth, level in enumerate(descend(tops, look, visit)):
+        check_depth(depth, level[0])
+    return objects

@@ -9,15 +9,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
-from olympia_cli.ops.export.files import CopyFiles, ExportFiles
-from olympia_cli.ops.export.note import Scope
-from olympia_cli.ops.fsck.examined import Engine, Examined, FindHolders, IsWanted
+from olympia_cli.ops.export.files import CopyFiles, ExportFiles, Scope
+from olympia_cli.ops.fsck.verdict import Engine, Examined, FindHolders, IsWanted
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.frames import as_planned
 from olympia_cli.spark.pipelines.fsck import SparkFsck
-from olympia_cli.spark.pipelines.place import CatalogPlace
+from olympia_cli.spark.pipelines.place import CatalogPlace, as_planned
 
 
 @dataclass(frozen=True, slots=True)

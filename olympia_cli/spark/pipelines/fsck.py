@@ -16,19 +16,17 @@ import pyarrow as pa
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.names import TableName, ViewName
-from olympia_cli.ops.fsck.data import DataFinding, WithData
-from olympia_cli.ops.fsck.examined import DATA, Examined
+from olympia_cli.ops.fsck.definitions import Named, listed_names
+from olympia_cli.ops.fsck.engine import LocalEngine
+from olympia_cli.ops.fsck.findings import DataFinding, WithData
 from olympia_cli.ops.fsck.fsck import FsckRequest, Report, fsck
 from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
-from olympia_cli.ops.fsck.local import LocalEngine
-from olympia_cli.ops.fsck.named import Named, listed_names
+from olympia_cli.ops.fsck.verdict import DATA, Examined
 from olympia_cli.ops.progress import Progress
-from olympia_cli.spark.batches import batches, ddl
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.frames import as_planned, together
-from olympia_cli.spark.pipelines.fsck_definitions import DistributedDefinitions
-from olympia_cli.spark.pipelines.fsck_listing import list_unreached
-from olympia_cli.spark.pipelines.place import rows_of
+from olympia_cli.spark.pins import batches, ddl
+from olympia_cli.spark.pipelines.fsck_definitions import DistributedDefinitions, list_unreached
+from olympia_cli.spark.pipelines.place import as_planned, rows_of, together
 from olympia_cli.spark.pipelines.walk import OpenFiles, SparkWalk, frame_of, no_names, paths_frame
 
 if TYPE_CHECKING:

@@ -16,39 +16,211 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from olympia_cli.iceberg.data_parts import NO_METADATA, READ, Below, Floor, judge_size, look_into
+from olympia_cli.iceberg.data_checks import (
+    EACH,
+    NO_METADATA,
+    READ,
+    TABLES,
+    UNSEEN,
+    Below,
+    DataFindings,
+    Floor,
+    Wrong,
+    WrongFiles,
+    judge_size,
+    look_into,
+    store_of,
+)
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.data import DataFinding
+from olympia_cli.names import Kind, NamespaceName, TableName, ViewName, as_found
+from olympia_cli.ops.fsck.findings import DataFinding
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.spark.batches import batches
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines.frames import keep, together
-from olympia_cli.spark.pipelines.fsck_data_hits import FloorRows, data_findings
-from olympia_cli.spark.pipelines.fsck_data_rows import (
-    BELOW,
-    COLUMNS,
-    LOOKED,
-    SCHEMA,
-    VIEW,
-    WRONG,
-    Row,
-    as_text,
-    below,
-    looked_at,
-    wrong,
-)
-from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
+from olympia_cli.spark.pins import batches, ddl
+from olympia_cli.spark.pipelines.place import CatalogPlace, apart, keep, rows_of, together
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+# The rows in which `fsck_data` keeps its results: named files, wrong files, and numbers of checked files.
+#
+# Texts from files are bytes here: they may not be text to Spark, and as bytes they sort as they do in Python.
+
+BELOW, WRONG, LOOKED = "below", "wrong", "looked"
+"""Kinds of rows: a file that another file names; what is wrong with a file; how many files a task checked."""
+
+VIEW = Kind.VIEW.word
+"""The value of `what` for a view's metadata. For data files, `what` is the kind of file."""
+
+# `top` is a number for a table that the file belongs to: files of one table lie together.
+COLUMNS = {
+    "row": "string",
+    "floor": "string",
+    "location": "binary",
+    "above": "binary",
+    "top": "long",
+    "length": "long",
+    "what": "string",
+    "code": "string",
+    "message": "binary",
+    "store": "binary",
+}
+SCHEMA = ddl(COLUMNS)
+_MOST = 2**63 - 1
+
+Row = dict[str, Any]
+
+
+def below(file: Below, above: Row) -> Row:
+    """Return the row of a file that the file of the row `above` names."""
+    return {
+        "row": BELOW,
+        "floor": file.floor.value,
+        "location": as_data(file.location),
+        "above": above["location"],
+        "top": above["top"],
+        # a foreign file may state any length, and the column has limits
+        "length": max(-_MOST, min(file.length, _MOST)),
+        "what": file.what,
+    }
+
+
+def wrong(floor: Floor, location: str, fault: Wrong, kind: Kind = Kind.TABLE) -> Row:
+    """Return the row of what is wrong with a file of an object of this kind."""
+    return {
+        "row": WRONG,
+        "floor": floor.value,
+        "location": as_data(location),
+        "what": kind.word,
+        "code": fault.code,
+        "message": as_data(fault.message),
+        "store": as_data(store_of(location)) if fault.code == UNSEEN else None,
+    }
+
+
+def looked_at(floor: Floor, number: int) -> Row:
+    return {"row": LOOKED, "floor": floor.value, "length": number}
+
+
+def as_data(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def as_text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogatepass")
+
+
+# The tables that wrong files hit, found from the file upwards, and the first wrong files of each table.
+#
+# Joins and windows divide the work. The driver receives only what the findings name and count, and the metadata that
+# leads to wrong files.
+
+_NAME = ("namespace", "name", "kind")
+
+
+@dataclass(frozen=True, slots=True)
+class FloorRows:
+    """The rows of a floor, how many files of each other floor they name, and how many files are wrong."""
+
+    rows: DataFrame
+    named: Counter[str]
+    wrong: int
+
+    def below(self, floor: Floor) -> DataFrame:
+        """Return the files of another floor that this floor names."""
+        return self.rows.where(f"row = '{BELOW}' and floor = '{floor}'")
+
+
+def data_findings(
+    floors: dict[Floor, FloorRows], tables: DataFrame, partitions: int, stack: ExitStack
+) -> list[DataFinding]:
+    """Return the findings. `tables` has distinct rows of kind, namespace, name and location."""
+    hits = keep(_tables_hit(floors, tables, partitions), stack)
+    findings = DataFindings()
+    for row in _first_files(hits.where(f"code <> '{UNSEEN}'"), (*_NAME, "code"), EACH):
+        _add(findings.files(_name(row), row.code), row)
+    _add_stores(findings, hits.where(f"code = '{UNSEEN}'"))
+    return list(findings.all())
+
+
+def _tables_hit(floors: dict[Floor, FloorRows], tables: DataFrame, partitions: int) -> DataFrame:
+    """Return each wrong file with each table that needs it and each metadata location that leads to it. Rows may occur
+    twice. The columns are code, path, message, store, kind, namespace, name, location."""
+    # wrong files by floor; `at` is the file of that floor whose tables need them
+    hits: dict[Floor, list[DataFrame]] = {floor: [] for floor in Floor}
+    for floor in reversed(floors):
+        if floors[floor].wrong:
+            columns = ("code", "location as path", "message", "store", f"{_at('what')} as at")
+            hits[floor].append(floors[floor].rows.where(f"row = '{WRONG}'").selectExpr(*columns))
+        for above, looked in floors.items():
+            if hits[floor] and looked.named[floor]:
+                ways = apart(looked.below(floor).selectExpr("location as at", "above"))
+                up = together(hits[floor]).repartition(partitions, "at").join(ways, "at").drop("at")
+                hits[above].append(up.withColumnRenamed("above", "at").dropDuplicates(["code", "path", "at"]))
+    named = apart(tables.selectExpr(f"{_at('kind')} as at", "kind", "namespace", "name", "location"))
+    return together(hits[Floor.METADATA]).repartition(partitions, "at").join(named, "at").drop("at")
+
+
+def _add_stores(findings: DataFindings, hits: DataFrame) -> None:
+    from pyspark.sql import Window
+    from pyspark.sql.functions import count_distinct, dense_rank, min, struct
+
+    counts = hits.groupBy("store").agg(min(struct("path", "message")), count_distinct(*_NAME))
+    stores = {}
+    for uri, (path, reason), total in counts.collect():
+        store = stores[as_text(uri)] = findings.store(as_text(uri), as_text(path), as_text(reason))
+        store.total = total
+    order = Window.partitionBy("store").orderBy(*_NAME)
+    first = hits.withColumn("table", dense_rank().over(order)).where(f"table <= {TABLES}")
+    for row in _first_files(first, ("store", *_NAME), 1):
+        files = stores[as_text(row.store)].files(_name(row))
+        assert files is not None
+        _add(files, row)
+
+
+def _first_files(hits: DataFrame, table: tuple[str, ...], most: int) -> list[Any]:
+    """Return a row for each of the first `most` files of each table, and one for all its other files. A row has the
+    metadata locations that lead to the file, and the number of the table's wrong files up to it."""
+    from pyspark.sql import Window
+    from pyspark.sql.functions import collect_set, dense_rank, max, min
+
+    placed = hits.withColumn("place", dense_rank().over(Window.partitionBy(*table).orderBy("path")))
+    placed = placed.selectExpr("*", f"if(place <= {most}, path, null) as first")
+    return (
+        placed.groupBy(*table, "first")
+        .agg(min("message").alias("message"), max("place").alias("total"), collect_set("location").alias("locations"))
+        .collect()
+    )
+
+
+def _add(files: WrongFiles, row: Any) -> None:
+    locations = [as_text(location) for location in row.locations]
+    files.total = max(files.total, row.total)
+    if row.first is None:
+        files.rest.update(locations)
+    else:
+        files.add(as_text(row.first), as_text(row.message), locations)
+
+
+def _at(kind: str) -> str:
+    """Return the SQL key by which the objects of a file are found. A view and a table with one metadata location have
+    two keys: a fault of a view's metadata is not a fault of a table's."""
+    return f"if({kind} = '{VIEW}', concat(x'00', location), location)"
+
+
+def _name(row: Any) -> TableName | ViewName:
+    name = as_found(Kind.VIEW if row.kind == VIEW else Kind.TABLE, row.namespace, row.name)
+    assert not isinstance(name, NamespaceName)
+    return name
+
 
 _PARTS_AT_ONCE = 256
 _FILES_AT_ONCE = 20_000

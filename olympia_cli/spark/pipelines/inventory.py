@@ -6,6 +6,7 @@ the table is that they belong to.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
@@ -14,8 +15,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from olympia_cli.iceberg.inventory import look_at_manifests, look_at_tables
-from olympia_cli.iceberg.inventory_rows import (
+from olympia_cli.errors import InvalidOption, PathTaken
+from olympia_cli.iceberg.inventory import (
     ALL,
     OF_FILES,
     OF_MANIFESTS,
@@ -26,17 +27,61 @@ from olympia_cli.iceberg.inventory_rows import (
     Row,
     batches,
     ddl,
+    look_at_manifests,
+    look_at_tables,
 )
 from olympia_cli.names import Kind, NamespaceName, TableName, parse_reference
-from olympia_cli.ops.walk.size import estimated_objects
+from olympia_cli.ops.walk.reach import estimated_objects
 from olympia_cli.spark.engine import FEW_PARTS, SparkEngine
 from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pins import open_pinned, pin
-from olympia_cli.spark.pipelines.frames import keep
-from olympia_cli.spark.pipelines.place import CatalogPlace, rows_of
+from olympia_cli.spark.pipelines.place import CatalogPlace, keep, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+# Write the results of pipelines where Spark can write.
+
+
+def write_parquet(frame: DataFrame, path: str) -> None:
+    """Write a DataFrame as a folder of Parquet files. Raise PathTaken if the path exists.
+
+    `path` is Spark's: the cluster's settings define the store that it names.
+    """
+    error = PathTaken(f"{path} already exists and is not an empty folder", hint="choose another folder")
+    with _refused("PATH_ALREADY_EXISTS", error):
+        # "errorifexists" means the same, and Spark Connect does not know it
+        frame.write.mode("error").parquet(path)
+
+
+def save_table(frame: DataFrame, name: str) -> None:
+    """Save a DataFrame as a table in the catalog of the Spark session. Raise PathTaken if the table exists."""
+    error = PathTaken(f"Spark has a table {name} already", hint="choose another name")
+    with _refused("TABLE_OR_VIEW_ALREADY_EXISTS", error):
+        frame.write.mode("error").saveAsTable(name)
+
+
+@contextmanager
+def _refused(condition: str, meaning: PathTaken) -> Iterator[None]:
+    """Raise `meaning` if Spark refuses with this error condition."""
+    from pyspark.errors import AnalysisException
+
+    with explained():
+        try:
+            yield
+        except AnalysisException as error:
+            raise error if error.getCondition() != condition else meaning from None
+
+
+def spark_path(path: str) -> str:
+    """Return a path for Spark. A plain path becomes absolute on this machine, independent of the working directories of
+    other processes."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise InvalidOption(f"{path[:60]!a} is not text, and Spark's paths are", hint="choose another place") from None
+    return path if "://" in path else os.path.abspath(os.path.expanduser(path))
+
 
 _TABLES_A_TASK = 64
 """Each table has metadata to read and parse."""
@@ -151,3 +196,28 @@ def _to_files(
 ) -> Iterator[pa.RecordBatch]:
     with closing(catalog.table_files()) as opened:
         yield from batches(look_at_manifests(opened, rows_of(record_batches), statistics=statistics), ALL)
+
+
+# The audit log: the actions of each version, and who committed them, over all versions.
+
+
+def audit_log(
+    spark: SparkSession,
+    catalog: CatalogPlace,
+    *,
+    reference: str = "latest",
+    since: str | None = None,
+    partitions: int | None = None,
+    parquet: str | None = None,
+) -> DataFrame:
+    """Return a row per action of the versions from `since` (default: the oldest) up to `reference`, oldest first.
+
+    The last version is looked up now, so every use of the log sees the same versions. With `parquet`, the log is
+    written there, and the returned rows are the written ones.
+    """
+    last = pin(catalog.store, parse_reference(reference)).version
+    frame = catalog.read(spark, "actions", version=last, since=since, partitions=partitions)
+    if parquet is None:
+        return frame
+    write_parquet(frame, parquet)
+    return spark.read.parquet(parquet)

@@ -24,14 +24,12 @@ from olympia_cli.errors import ExecutorUnprepared, PathMissing, StoreError
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.export.files import name_number
-from olympia_cli.ops.walk.facts import DefinitionName, NodeFacts, NodeRules, look_at_definition
 from olympia_cli.ops.walk.files import Files, Place
-from olympia_cli.ops.walk.flaws import Flaw
-from olympia_cli.ops.walk.mapper import HERE
-from olympia_cli.spark.batches import arrow_schema, ddl, text
+from olympia_cli.ops.walk.nodes import DefinitionName, Flaw, NodeFacts, NodeRules, look_at_definition
+from olympia_cli.ops.walk.reach import HERE
 from olympia_cli.spark.failures import failures
-from olympia_cli.spark.pipelines.frames import apart, keep, together
-from olympia_cli.spark.pipelines.place import pieces, rows_of
+from olympia_cli.spark.pins import arrow_schema, ddl, text
+from olympia_cli.spark.pipelines.place import apart, keep, pieces, rows_of, together
 from olympia_cli.spark.versions import split
 
 if TYPE_CHECKING:

@@ -9,15 +9,14 @@ import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import purged_before, read_quarantine
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.retained import purged_before, read_quarantine
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import read_policy
-from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.expire.retention import Floors, read_policy
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore

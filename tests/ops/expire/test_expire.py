@@ -8,8 +8,8 @@ import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import QuarantineMark, purged_before, read_quarantine
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.retained import QuarantineMark, purged_before, read_quarantine
 from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import (
@@ -29,8 +29,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import read_policy
-from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.expire.retention import Floors, read_policy
 from olympia_cli.ops.fsck.fsck import Level
 from tests.helpers.check import check_catalog, orphans, replay
 from tests.helpers.clock import DAY, HOUR, MINUTE

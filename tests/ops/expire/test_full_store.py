@@ -5,13 +5,12 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import purged_before, read_quarantine
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.retained import purged_before, read_quarantine
 from olympia_cli.errors import CommitConflict, PartlyDone, StorageFull
 from olympia_cli.ops.expire.expire import expire_once, mark, purge, purge_once, undo
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import read_policy
-from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.expire.retention import Floors, read_policy
 from tests.helpers.check import check_catalog, orphans, replay
 from tests.helpers.clock import DAY, HOUR
 from tests.helpers.expire_place import FLOORS, Place, filled

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from olympia_cli.catalog.known_damage import damaged_versions
+from olympia_cli.catalog.retained import damaged_versions
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED, Snapshot
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import Damaged
@@ -15,13 +15,12 @@ from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import undo
-from olympia_cli.ops.expire.simulate import simulate
-from olympia_cli.ops.export.drop import drop_export
+from olympia_cli.ops.expire.plan import simulate
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.note import Mode, scope
-from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
-from olympia_cli.ops.fsck.fsck import Level
-from olympia_cli.ops.walk.facts import NodeRules
+from olympia_cli.ops.export.files import Mode, scope
+from olympia_cli.ops.export.records import drop_export
+from olympia_cli.ops.fsck.fsck import Level, acknowledge, of_the_past
+from olympia_cli.ops.walk.nodes import NodeRules
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
 from tests.helpers.clock import DAY, HOUR

@@ -8,12 +8,11 @@ from dataclasses import replace
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import read_quarantine
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.retained import read_quarantine
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import FileKind, file_kind, new_node_path, root_path, size_limit
 from olympia_cli.ops.expire.expire import mark, purge, undo
-from olympia_cli.ops.expire.files import Listed
 from olympia_cli.ops.expire.manifest import (
     PART_FILES,
     Doomed,
@@ -28,8 +27,8 @@ from olympia_cli.ops.expire.manifest import (
     read_manifest,
 )
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import read_policy
-from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.expire.retention import Floors, read_policy
+from olympia_cli.ops.expire.survey import Listed
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans

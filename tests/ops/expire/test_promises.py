@@ -10,21 +10,21 @@ from dataclasses import replace
 
 import pytest
 
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import read_quarantine
+from olympia_cli.catalog.retained import read_quarantine
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import CommitConflict, Damaged, PartlyDone, StorageFailed
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import Action
-from olympia_cli.format.node_file import encode_root
+from olympia_cli.format.codec import encode_root
 from olympia_cli.format.paths import new_node_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.expire.retention import Floors
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, MINUTE
 from tests.helpers.expire_place import FLOORS, Place, filled
@@ -379,7 +379,7 @@ def test_the_last_save_of_a_transaction_is_deleted_last():
     for _ in range(10):
         begun.save()
     begun.abort()
-    last = saves.find(place.store, begun.id).path
+    last = distributed.find(place.store, begun.id).path
     place.clock.advance(4 * DAY)
     place.mark()
     place.clock.advance(2 * DAY)
@@ -415,6 +415,6 @@ def test_a_transaction_whose_beginning_is_gone_stops_it_as_fsck_says():
     assert stopped.value.code == "F502"
     assert stopped.value.reason == error.message
     assert error.hint == " ".join(stopped.value.command) == f"txn abort {begun.transaction.id}"
-    distributed.abort(place.catalog, saves.find(place.store, begun.transaction.id))
+    distributed.abort(place.catalog, distributed.find(place.store, begun.transaction.id))
     place.plan()
     assert not everything(place.store, clock=place.clock).damaged

@@ -8,14 +8,13 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.exports import find_export
+from olympia_cli.catalog.retained import find_export
 from olympia_cli.errors import CatalogNotFound, Damaged, ExportNotFound, OlympiaError, StorageFailed
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.export.drop import delete_files, drop_export, plan_deletion
 from olympia_cli.ops.export.export import create_export, resume_export
-from olympia_cli.ops.export.listing import unfinished_exports
-from olympia_cli.ops.export.note import Mode, read_note, scope
+from olympia_cli.ops.export.files import Mode, read_note, scope
+from olympia_cli.ops.export.records import delete_files, drop_export, plan_deletion, unfinished_exports
 from olympia_cli.ops.export.verify import note_of, verify_export
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans, replay

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.exports import find_export, location_of, read_exports, root_uri
+from olympia_cli.catalog.retained import find_export, location_of, read_exports, root_uri
 from olympia_cli.errors import (
     Damaged,
     ExportExists,
@@ -23,17 +23,16 @@ from olympia_cli.errors import (
     Unsupported,
     VersionNotFound,
 )
+from olympia_cli.format.codec import decode_root
 from olympia_cli.format.definitions import body
-from olympia_cli.format.node_file import decode_root
 from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, FileKind, file_kind, root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import AtExport, AtVersion, Latest, Oldest
-from olympia_cli.ops.export import copy as export_copy
+from olympia_cli.ops.export import export as export_copy
 from olympia_cli.ops.export import files as export_files
-from olympia_cli.ops.export.destination import check_apart
-from olympia_cli.ops.export.drop import plan_deletion
 from olympia_cli.ops.export.export import create_export, resume_export
-from olympia_cli.ops.export.note import Mode, read_note, scope
+from olympia_cli.ops.export.files import Mode, read_note, scope
+from olympia_cli.ops.export.records import check_apart, plan_deletion
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore

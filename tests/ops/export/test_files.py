@@ -7,14 +7,13 @@ from collections import Counter
 import pytest
 
 from olympia_cli.errors import Damaged, OutcomeUnknown, PathTaken, StorageDenied, StorageFailed
+from olympia_cli.format.codec import encode_node
 from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import encode_node
 from olympia_cli.ops.export import files as export_files
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.files import CopyFiles, ExportFiles, FileCount
-from olympia_cli.ops.export.note import Mode, Scope, scope
+from olympia_cli.ops.export.files import CopyFiles, ExportFiles, FileCount, Mode, Scope, scope
 from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW, Place, StoreFailure
-from olympia_cli.ops.walk.flaws import Flaw, flaw_of
+from olympia_cli.ops.walk.nodes import Flaw, flaw_of
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.exports import make_catalog
 from tests.helpers.stores import CountingStore, WrappedStore

@@ -5,8 +5,8 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import Damaged, LocationNotEmpty, StorageFailed
+from olympia_cli.format.codec import decode_node, encode_node
 from olympia_cli.format.node import Node
-from olympia_cli.format.node_file import decode_node, encode_node
 from olympia_cli.importers.olympia import import_catalog
 from olympia_cli.names import AtVersion, Kind, NamespaceName, TableName
 from olympia_cli.ops.export.java_copy import create_java_copy

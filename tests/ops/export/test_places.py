@@ -8,12 +8,12 @@ from collections.abc import Iterator
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.exports import find_export
+from olympia_cli.catalog.retained import find_export
 from olympia_cli.errors import InvalidLocation, LocationNotEmpty
 from olympia_cli.names import AtExport
-from olympia_cli.ops.export.drop import delete_files, drop_export, plan_deletion
 from olympia_cli.ops.export.export import create_export, resume_export
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import Mode, scope
+from olympia_cli.ops.export.records import delete_files, drop_export, plan_deletion
 from olympia_cli.ops.export.verify import note_of, verify_export
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.open import open_store

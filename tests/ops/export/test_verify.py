@@ -8,7 +8,7 @@ import re
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.exports import find_export, read_exports
+from olympia_cli.catalog.retained import find_export, read_exports
 from olympia_cli.errors import (
     Damaged,
     ExportNotFound,
@@ -18,9 +18,9 @@ from olympia_cli.errors import (
     StorageDenied,
     StorageFailed,
 )
+from olympia_cli.format.codec import decode_node, decode_root, encode_node, encode_root
 from olympia_cli.format.definitions import body
 from olympia_cli.format.node import Node, Root
-from olympia_cli.format.node_file import decode_node, decode_root, encode_node, encode_root
 from olympia_cli.format.paths import (
     EXPORT_NOTE,
     JAVA_WIDTH,
@@ -33,10 +33,9 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.export.drop import delete_files, drop_export, plan_deletion
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.listing import list_exports
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import Mode, scope
+from olympia_cli.ops.export.records import delete_files, drop_export, list_exports, plan_deletion
 from olympia_cli.ops.export.verify import MAX_FINDINGS, note_of, verify_export
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW

@@ -6,14 +6,13 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
-from olympia_cli.catalog.known_damage import read_acknowledged
+from olympia_cli.catalog.retained import read_acknowledged
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.fsck.acknowledged import acknowledge, of_the_past
-from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.fsck.fsck import Level, Report, acknowledge, of_the_past
 from olympia_cli.ops.repair.advice import Places, advise
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.storage.memory import MemoryStore

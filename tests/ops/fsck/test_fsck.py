@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from olympia_cli.catalog import distributed, saves
+from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import (
     CatalogNotFound,
@@ -19,16 +19,15 @@ from olympia_cli.errors import (
     VersionNotFound,
 )
 from olympia_cli.format import definitions
+from olympia_cli.format.codec import decode_root, encode_node, encode_root
 from olympia_cli.format.node import Node, Root
-from olympia_cli.format.node_file import decode_root, encode_node, encode_root
 from olympia_cli.format.paths import new_node_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, NamespaceName, Oldest, TableName, parse_table
-from olympia_cli.ops.fsck.data import DataFinding
-from olympia_cli.ops.fsck.findings import CODES, Severity, describe_finding, finding, ranges, severity
+from olympia_cli.ops.fsck.findings import CODES, DataFinding, Severity, describe_finding, finding, ranges, severity
 from olympia_cli.ops.fsck.fsck import Level, describe_report
+from olympia_cli.ops.fsck.impact import merge
 from olympia_cli.ops.fsck.last_fsck import note_fsck
-from olympia_cli.ops.fsck.versions import merge
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog
@@ -363,7 +362,7 @@ def test_a_live_transaction_is_part_of_all_versions(store):
     begun = distributed.begin(catalog)
     begun.transaction.create_namespace(ns("staged"))
     begun.save()
-    running = saves.find(store, begun.id).definition.running_root_node_file_path
+    running = distributed.find(store, begun.id).definition.running_root_node_file_path
     assert everything(store).damaged is False
     store.delete_many([running])
     assert fsck(store).findings == ()
@@ -377,7 +376,7 @@ def test_a_transaction_of_another_program_has_one_file_without_a_number(store):
     begun = distributed.begin(Catalog(store))
     begun.transaction.create_namespace(ns("staged"))
     begun.save()
-    running = saves.find(store, begun.id).definition.running_root_node_file_path
+    running = distributed.find(store, begun.id).definition.running_root_node_file_path
     store.delete_many([f"dtxn/{begun.id}.{save}.binpb" for save in range(2)])
     report = everything(store)
     assert not report.damaged
@@ -422,7 +421,7 @@ def test_a_transaction_of_which_no_copy_is_whole_is_damaged(store, alone):
     report = everything(store)
     [found] = [one for one in report.findings if one.severity is Severity.ERROR]
     assert (found.code, found.path, found.hint) == ("F501", copy if alone else last, f"txn abort {begun.id}")
-    distributed.abort(Catalog(store), saves.look(store, begun.id))
+    distributed.abort(Catalog(store), distributed.look(store, begun.id))
     assert not everything(store).damaged
 
 

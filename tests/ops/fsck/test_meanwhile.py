@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.exports import read_exports
-from olympia_cli.ops.export.drop import drop_export
+from olympia_cli.catalog.retained import read_exports
 from olympia_cli.ops.export.export import create_export
-from olympia_cli.ops.export.note import Mode, scope
+from olympia_cli.ops.export.files import Mode, scope
+from olympia_cli.ops.export.records import drop_export
 from olympia_cli.ops.fsck.fsck import Report
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock

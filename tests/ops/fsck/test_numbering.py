@@ -7,7 +7,7 @@ import tracemalloc
 
 import pytest
 
-from olympia_cli.ops.fsck.numbering import Numbering
+from olympia_cli.ops.fsck.graph import Numbering
 
 
 @pytest.mark.parametrize(("width", "values"), [(16, 2**128), (8, 2**64), (2, 2**16)])

@@ -9,7 +9,7 @@ from io import BytesIO
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli.fsck_page import report_page
+from olympia_cli.cli.output.fsck import report_page
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.fsck.bundle import make_bundle

@@ -5,20 +5,17 @@ from __future__ import annotations
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.quarantine import QuarantineMark, read_quarantine
 from olympia_cli.catalog.references import oldest_version
+from olympia_cli.catalog.retained import QuarantineMark, read_quarantine
 from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.manifest import read_manifest
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import read_policy
-from olympia_cli.ops.expire.values import Floors
-from olympia_cli.ops.fsck.acknowledged import acknowledge
+from olympia_cli.ops.expire.retention import Floors, read_policy
 from olympia_cli.ops.fsck.findings import Finding
-from olympia_cli.ops.fsck.fsck import Level
-from olympia_cli.ops.fsck.resting import plan_whole_undo
+from olympia_cli.ops.fsck.fsck import Level, acknowledge, plan_whole_undo
 from olympia_cli.storage import memory
 from olympia_cli.storage.memory import MemoryStore
 from tests.cli.conftest import run_here

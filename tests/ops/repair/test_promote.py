@@ -33,13 +33,12 @@ from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import AtVersion, Kind
 from olympia_cli.ops.expire.expire import expire_once, mark, purge_once, undo
 from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import read_policy
-from olympia_cli.ops.expire.values import Floors
+from olympia_cli.ops.expire.retention import Floors, read_policy
 from olympia_cli.ops.export.export import create_export
+from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.java_copy import create_java_copy
-from olympia_cli.ops.export.note import Mode, scope
 from olympia_cli.ops.fsck.fsck import Level
-from olympia_cli.ops.look.log import log_between
+from olympia_cli.ops.inspect.log import log_between
 from olympia_cli.ops.repair.promote import PromotePlan, apply_promotion, open_copy, plan_forget, plan_promotion
 from olympia_cli.ops.repair.repair import plan_repair
 from olympia_cli.ops.repair.salvage import salvage

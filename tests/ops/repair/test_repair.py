@@ -12,7 +12,7 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
-from olympia_cli.catalog.quarantine import purged_before, read_quarantine
+from olympia_cli.catalog.retained import purged_before, read_quarantine
 from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.errors import (
     CatalogNotFound,
@@ -35,8 +35,7 @@ from olympia_cli.ops.expire.expire import undo
 from olympia_cli.ops.fsck.findings import Severity
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.repair.content import put_together
-from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.nodes import ReadNode
+from olympia_cli.ops.repair.files import ReadNode, RepairFiles
 from olympia_cli.ops.repair.plan import RepairPlan, describe_plan
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.storage.local import LocalStore

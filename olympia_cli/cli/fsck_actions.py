@@ -1,0 +1,390 @@
+"""Advice on the findings of fsck, as complete commands for this catalog."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from olympia_cli.cli.options import Output
+from olympia_cli.cli.session import Session
+from olympia_cli.cli.talk import confirm
+from olympia_cli.errors import OlympiaError
+from olympia_cli.names import plural
+
+if TYPE_CHECKING:
+    from olympia_cli.names import ObjectName
+    from olympia_cli.ops.fsck.fsck import Report
+    from olympia_cli.ops.fsck.last_fsck import FsckRun
+    from olympia_cli.ops.repair.advice import Places
+    from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
+    from olympia_cli.ops.repair.repair import Prefer
+
+PLACES = 9
+"""Number of names to try for an empty place beside the catalog."""
+
+
+@dataclass(frozen=True, slots=True)
+class NextCommand:
+    """A command that can be pasted; it may ask before it changes anything."""
+
+    argv: tuple[str, ...]
+    loses: int | None
+    why: str
+    leaves_versions: int = 0
+
+    @property
+    def line(self) -> str:
+        return shlex.join(self.argv)
+
+    @property
+    def loss(self) -> str:
+        if self.loses is None:
+            return "its losses are unknown"
+        if self.leaves_versions:
+            objects = plural(self.loses, "object") if self.loses else "no object"
+            return f"loses {objects}, and leaves {plural(self.leaves_versions, 'older version')} behind"
+        return "loses nothing" if not self.loses else f"loses {plural(self.loses, 'object')}"
+
+    def describe(self) -> dict[str, Any]:
+        described = {"command": list(self.argv), "loses": self.loses, "why": self.why}
+        return {**described, "leaves_versions": self.leaves_versions}
+
+
+def next_commands(session: Session, report: Report, options: Sequence[str]) -> list[NextCommand]:
+    """Return the commands that repair the damage, the one that loses least first. `options` are those of the fsck."""
+    from olympia_cli.ops.fsck.fsck import Level
+    from olympia_cli.ops.repair.advice import advise
+
+    data = data_checks(session) if report.level is Level.DATA else None
+    with session.progress() as progress:
+        advice = advise(session.store, report, options, lambda: _places(session), progress, data)
+    here, elsewhere = session.program, session.program_elsewhere
+    programs = (here if each.catalog is None else (*elsewhere, "-c", each.catalog) for each in advice)
+    return [
+        NextCommand((*program, *each.words), each.loses, each.why, each.leaves_versions)
+        for program, each in zip(programs, advice, strict=True)
+    ]
+
+
+def data_checks(session: Session) -> Any:
+    """Return the checks of table data, with the storage options of the catalog."""
+    from olympia_cli.iceberg.data_checks import IcebergDataChecks
+
+    scheme, separator, _ = session.location.uri.partition("://")
+    return IcebergDataChecks(session.location.options or None, scheme if separator else "")
+
+
+def with_commands(session: Session, report: Report, commands: Sequence[NextCommand] | None) -> Report:
+    """Return the report with complete commands as advice, including the location of the catalog.
+
+    Findings that advise a repair or a salvage get the best of the commands instead, so that all agree. Without
+    commands they keep their advice.
+    """
+    from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE
+
+    repairing = {"--repair", "--salvage", "promote", "resume"}
+    best = next((each.line for each in commands or () if repairing & set(each.argv)), "")
+
+    def whole(hint: str) -> str:
+        return best if commands is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
+
+    findings = (replace(finding, hint=whole(finding.hint)) if finding.hint else finding for finding in report.findings)
+    return replace(report, findings=tuple(findings))
+
+
+def say_next(session: Session, commands: Sequence[NextCommand]) -> None:
+    for number, command in enumerate(commands):
+        session.say(f"{'or' if number else 'next'}: {command.line}  ({command.loss})")
+        session.say(f"      {command.why}")
+
+
+def say_standing(session: Session, runs: Sequence[FsckRun]) -> None:
+    """Name the damage of deeper fscks that `status` still shows, because no equally deep fsck has run since."""
+    for run in runs:
+        again = session.command(shlex.join(run.words()))
+        session.say(f"status shows damage of an earlier fsck until it is checked again: {again}")
+
+
+def _places(session: Session) -> Places:
+    """Return an empty place for a new catalog, and the finished salvages at the places before it."""
+    from olympia_cli.ops.repair.advice import Places
+    from olympia_cli.ops.repair.salvage import salvage_source
+    from olympia_cli.storage.open import open_store
+
+    empty, salvages = _empty_place(session), {}
+    for place in _place_names(session):
+        if place == empty:
+            break
+        with suppress(OlympiaError):
+            store = open_store(place, session.options_for(place))
+            source = salvage_source(store)
+            store.close()
+            if source is not None:
+                salvages[place] = source
+    return Places(empty, salvages)
+
+
+def _empty_place(session: Session) -> str:
+    """Return an empty place for a new catalog beside this one, or in this folder if the catalog is a whole bucket."""
+    from olympia_cli.ops.repair.salvage import check_free
+    from olympia_cli.storage.open import open_store
+
+    base, *others = _place_names(session)
+    for place in (base, *others):
+        try:
+            store = open_store(place, session.options_for(place))
+            check_free(store, session.store.uri)
+            store.close()
+            return place
+        except OlympiaError:
+            continue
+    return base
+
+
+def _place_names(session: Session) -> list[str]:
+    """Return the candidate places for a new catalog."""
+    from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
+
+    uri = session.location.uri.rstrip("/")
+    bucket = scheme_of(uri) in BUCKET_SCHEMES and "/" not in uri.partition("://")[2]
+    base = "salvaged" if bucket else f"{uri}-salvaged"
+    return [base, *(f"{base}-{number}" for number in range(2, PLACES))]
+
+
+# The options of fsck that change something: repair, salvage and acknowledge.
+
+SHOWN = 20
+"""Number of names or lines of each kind to show; JSON has all of them."""
+
+
+def check_options(
+    repair: bool, prefer: str | None, salvage: str | None, acknowledge: bool, *, dry_run: bool, yes: bool, past: bool
+) -> None:
+    """Refuse options that do not go together. `past` is true if an older version is checked."""
+    from olympia_cli.errors import InvalidOption
+
+    modes = {"--repair": repair, "--salvage": salvage is not None, "--acknowledge": acknowledge}
+    flags = [option for option, value in modes.items() if value]
+    if len(flags) > 1:
+        raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
+    if repair and past:
+        raise InvalidOption("a repair changes the latest version only", hint="leave out --at")
+    if not repair and prefer is not None:
+        raise InvalidOption("--prefer needs --repair", hint="add --repair")
+    if not flags and (dry_run or yes):
+        # --salvage and --acknowledge do not ask, but take --yes too: scripts add it to any advised command
+        option = "--dry-run" if dry_run else "--yes"
+        raise InvalidOption(f"{option} needs --repair, --salvage or --acknowledge", hint="add one of them")
+
+
+def exit_code(report: Report) -> int:
+    return 50 if report.damaged else 0 if report.complete else 3
+
+
+def repair_shown(
+    session: Session,
+    report: Report,
+    commands: Sequence[NextCommand],
+    options: Sequence[str],
+    prefer: Prefer,
+    yes: bool,
+    dry_run: bool,
+    message: str,
+) -> int:
+    """Show the findings and the plan, apply it, and check again. Return the exit code."""
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.cli.output.fsck import print_report
+    from olympia_cli.errors import OlympiaError
+    from olympia_cli.ops.fsck.fsck import FsckRequest, fsck
+    from olympia_cli.ops.fsck.last_fsck import note_fsck
+
+    as_json = session.output is Output.JSON
+    try:
+        planned = plan(session, prefer)
+    except OlympiaError:
+        if not as_json:
+            print_report(session, report)
+        raise
+    if not as_json:
+        print_report(session, report, to_repair=bool(planned.steps))
+    version = repair(session, planned, prefer, yes=yes, dry_run=dry_run, message=message)
+    after, standing = report, []
+    if not planned.nothing_to_do and not dry_run:
+        clock = SystemClock()
+        with session.progress() as progress:
+            after = fsck(session.store, FsckRequest(report.level, clock=clock, progress=progress))
+        standing = note_fsck(session.store, after, clock, False)
+        commands = next_commands(session, after, options)
+        after = with_commands(session, after, commands)
+        if not is_rows(session):
+            print_report(session, after)
+    if as_json:
+        print_report(session, after, commands, more={"repair": describe_repair(planned, version, dry_run)})
+    if after is report:
+        return exit_code(report)
+    # older versions stay as they are, damaged or not, until they expire
+    sound = after.version is not None and after.last_sound_version == after.version
+    if after.damaged and sound:
+        session.say("the latest version is sound; damaged older versions stay in history until they expire")
+    say_next(session, commands)
+    if not after.damaged:
+        say_standing(session, standing)
+    return 0 if sound and after.complete else 50 if after.damaged else 3
+
+
+def salvage_shown(
+    session: Session,
+    fsck_report: Report,
+    commands: Sequence[NextCommand],
+    destination: str,
+    dry_run: bool,
+    message: str,
+) -> int:
+    from olympia_cli.cli.output.fsck import print_report
+    from olympia_cli.ops.repair.plan import describe_salvage
+
+    if session.output is not Output.JSON:
+        print_report(session, fsck_report)
+    report = salvage(session, destination, dry_run=dry_run, message=message)
+    if session.output is Output.JSON:
+        print_report(session, fsck_report, commands, more={"salvage": {**describe_salvage(report), "dry_run": dry_run}})
+    return 0 if report.complete else 3
+
+
+def plan(session: Session, prefer: Prefer) -> RepairPlan:
+    from olympia_cli.ops.repair.repair import plan_repair
+
+    with session.progress() as progress:
+        return plan_repair(session.store, prefer=prefer, progress=progress)
+
+
+def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry_run: bool, message: str) -> int | None:
+    """Show the plan, ask, and apply it. Return the new version, if there is one."""
+    from olympia_cli.catalog.catalog import who
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.catalog.commit import Author
+    from olympia_cli.ops.repair.repair import apply_repair
+
+    clock = SystemClock()
+    _show(session, plan)
+    if plan.nothing_to_do or dry_run:
+        if not plan.nothing_to_do:
+            words = "fsck --repair" if prefer == "auto" else f"fsck --repair --prefer {prefer}"
+            session.say(f"to do it: {session.command(words)}")
+        return None
+    confirm("Repair it like this?", yes)
+    with session.progress() as progress:
+        version = apply_repair(session.store, clock, plan, Author(by=who(), message=message), progress)
+    text = "done: no new version was needed" if version is None else f"v{version} is the repaired version"
+    session.say(text if plan.asides or version is not None else "the hints are correct again")
+    return version
+
+
+def _show(session: Session, plan: RepairPlan) -> None:
+    for step in plan.steps:
+        session.say(f"plan: {step.text}")
+        _show_step(session, step)
+    for step in plan.alternatives:
+        session.say(f"instead (--prefer {step.kind}): {step.text}")
+    for text in plan.unmended:
+        session.say(f"not repaired: {text}")
+    if plan.nothing_to_do:
+        rest = "nothing else" if plan.unmended else "nothing"
+        session.say(f"there is {rest} to repair in the latest version or the hints")
+
+
+def _show_step(session: Session, step: RepairStep) -> None:
+    _say_some(session, step.details)
+    _say_some(session, [f"unsure: {lost_range}" for lost_range in step.lost_ranges])
+    _say_some(session, _objects_line("lost", step.loses))
+    if step.reverts:
+        session.say(f"  returned to an older version: {plural(len(step.reverts), 'object')}")
+        # after a lost range every object may have changed, so a list of all of them tells nothing
+        _say_some(session, [] if step.lost_ranges else _objects_line("older", step.reverts))
+
+
+def _objects_line(word: str, names: Sequence[ObjectName]) -> list[str]:
+    return [f"{word}: {name.kind.word} {name}" for name in names]
+
+
+def _say_some(session: Session, lines: Sequence[str]) -> None:
+    for line in lines[:SHOWN]:
+        session.say(f"  {line}")
+    if len(lines) > SHOWN:
+        session.say(f"  … and {len(lines) - SHOWN:,} more")
+
+
+def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dict[str, Any]:
+    from olympia_cli.ops.repair.plan import describe_plan
+
+    return {**describe_plan(plan), "dry_run": dry_run, "version": version}
+
+
+def salvage(session: Session, destination: str, *, dry_run: bool, message: str) -> SalvageReport:
+    """Write all readable objects into a new catalog, and report the rest."""
+    import os
+
+    from olympia_cli.catalog.catalog import who
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.catalog.commit import Author
+    from olympia_cli.format.paths import size_limit
+    from olympia_cli.ops.repair.salvage import salvage as do_salvage
+    from olympia_cli.storage.open import open_store
+
+    uri = os.path.expanduser(destination) if destination.startswith("~") else destination
+    dest = open_store(uri, session.options_for(uri), size_limit=size_limit)
+    author = Author(by=who(), message=message)
+    with session.progress() as progress:
+        report = do_salvage(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)
+    dest.close()
+    _show_salvage(session, report, dry_run)
+    return report
+
+
+def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> None:
+    _say_some(session, report.notes)
+    _say_some(session, [f"unreadable: {path}: {reason}" for path, reason in report.unreadable])
+    if report.missing_versions:
+        session.say(f"  {plural(len(report.missing_versions), 'version')} missing")
+    _say_some(session, [f"unsure: {lost_range}" for lost_range in report.lost_ranges])
+    _say_some(session, [f"doubtful: {name.kind.word} {name}: {why}" for name, why in report.doubtful])
+    _say_some(session, _objects_line("lost", report.lost))
+    origin = "leftover files" if report.from_version is None else f"v{report.from_version}"
+    did = "would be" if dry_run else "are"
+    lost = plural(len(report.lost), "object")
+    session.say(f"{plural(report.objects, 'object')} of {origin} {did} in {report.destination}; {lost} lost")
+    if not dry_run:
+        session.say(f"to check it: {shlex.join(('olympia', '-c', report.destination, 'status'))}")
+        session.say(f"to put it in the catalog's place: {session.command(['promote', report.destination])}")
+
+
+def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str) -> Report:
+    """Record the damage of older versions as known. Return the report with these findings acknowledged."""
+    from dataclasses import replace
+
+    from olympia_cli.ops.fsck.fsck import acknowledge, of_the_past, recognised
+
+    past_findings = [
+        finding
+        for finding in report.findings
+        if not finding.acknowledged and of_the_past(finding, report.latest, report.oldest)
+    ]
+    if not past_findings:
+        session.say("nothing to acknowledge: that is possible only for damage outside of the latest version")
+        return report
+    if dry_run:
+        session.say(f"{plural(len(past_findings), 'finding')} would be acknowledged")
+        return report
+    version = acknowledge(session.catalog, past_findings, message)
+    definition = session.catalog.snapshot().definition
+    assert report.latest is not None, "findings on older versions need a latest one"
+    session.say(f"v{version} acknowledges {plural(len(past_findings), 'finding')}")
+    return replace(report, findings=tuple(recognised(report.findings, definition, report.latest, report.oldest)))
+
+
+def is_rows(session: Session) -> bool:
+    """Return whether the output is rows or one document, so that no second report may follow."""
+    return session.output not in (Output.TABLE, Output.WIDE)
