@@ -71,6 +71,8 @@ def test_a_table_that_was_changed_here_is_left_as_it_is(bring, source, tmp_path)
     assert done.json["problems"] == [{"what": "a.t", "why": "it was changed here, or another table has that name"}]
     assert rows_in(tmp_path, "a.t") == 6
     bring().failed(3, "1 table left out")
+    # cron mails the reason, too
+    bring("-q").failed(3, "warning: left out a.t: it was changed here", "1 table left out")
 
 
 def test_what_cannot_come_is_told_and_the_rest_comes(bring, source, tmp_path):
