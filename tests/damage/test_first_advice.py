@@ -273,6 +273,7 @@ CASES: dict[Callable[[], MemoryStore], list[tuple[Damage, ...]]] = {
         (("truncated", "root"),),
         (("exchanged", "root", "root before"),),
         (("missing", "table"), ("missing", "root before")),
+        (("copied", "root", "root before"), ("missing", "hint")),
     ],
 }
 
