@@ -262,7 +262,7 @@ class _Mending:
         stale, doubtful = (tuple(sorted(set(names), key=name_order)) for names in (content.stale, content.doubtful))
         doubts = [f"doubtful: {name.kind.word} {name}: {content.doubtful[name]}" for name in doubtful]
         details, unsure = (*self.damage, *content.notes, *doubts), tuple(content.lost_ranges)
-        return RepairStep("rebuild", text, lost, stale, unsure, details, doubtful=doubtful)
+        return RepairStep("rebuild", text, lost, stale, unsure, details, (), doubtful, len(content.entries))
 
     def _rollback_step(self, target: int) -> RepairStep:
         root, content, codec = self.files.root(target).root, self.content, self.codec
@@ -284,7 +284,9 @@ class _Mending:
         )
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
         back = tuple(sorted(returns, key=name_order))
-        return RepairStep("rollback", text, lost, older, unsure, self.damage, back)
+        # an object that comes back may have been dropped on purpose, and counts half
+        current = len(entries) - len(reverts - returns) - len(returns) // 2
+        return RepairStep("rollback", text, lost, older, unsure, self.damage, back, objects=current)
 
     def _rebuild(self) -> Repair:
         content, head = self.content, self.versions[-1]
