@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn
+from typing import NoReturn, TypeVar
 
 from olympia_cli import __version__
 from olympia_cli.catalog.clock import Clock
@@ -207,7 +207,7 @@ def _nothing_committed(error: OlympiaError) -> StorageFailed:
 
 _NOTE = ActionType.COMMIT_INFO
 MIN_ATTEMPTS = 20
-"""The minimum number of attempts, however long they take."""
+"""The minimum number of versions for which `commit` tries to create the root, however long that takes."""
 DEFAULT_MAX_ACTIONS = 10_000
 
 
@@ -292,6 +292,33 @@ def commit(
     _check_not_freed(transaction, version)
     write_latest(store, version)
     return _close(transaction, Committed(version, tuple(actions), files.made(transaction.base, version, data)))
+
+
+R = TypeVar("R")
+ATTEMPTS = 20
+"""The maximum number of attempts, if the caller does not state one."""
+
+
+def retry(
+    change: Callable[[], R],
+    attempts: int = ATTEMPTS,
+    is_conflict: Callable[[Exception], bool] = lambda error: isinstance(error, CommitConflict),
+    clock: Clock | None = None,
+) -> R:
+    """Begin, make and commit a change. After a conflict, repeat all of it on the new latest version.
+
+    `commit` itself moves a transaction to newer versions, so a conflict here means that its actions no longer fit. The
+    last of the attempts raises its error. With a clock, sleep for a random time between two attempts.
+    """
+    for attempt in range(1, attempts):
+        try:
+            return change()
+        except Exception as error:
+            if not is_conflict(error):
+                raise
+        if clock is not None:
+            clock.sleep(random.uniform(0, 0.01 * min(attempt, 10)))
+    return change()
 
 
 def rebase(transaction: Transaction) -> Committed | None:
