@@ -540,7 +540,7 @@ def test_without_writing_old_files_again_a_writer_commits_what_is_deleted(monkey
         self._written.update(files)
         check_alive()
 
-    monkeypatch.setattr(FileWriter, "_ready", naive)
+    monkeypatch.setattr(FileWriter, "before_root", naive)
     found = _find(explore(scene().play, 1, points=_of("writer")))
     assert "missing" in str(found.violation)
 
