@@ -320,7 +320,7 @@ class LocalStore:
     # the steps of a write
 
     @contextlib.contextmanager
-    def _writes(self, files: Iterable[tuple[str, bytes]]) -> Iterator[list[_Write]]:
+    def _writes(self, files: Iterable[tuple[str, bytes]]) -> Iterator[Sequence[_Write]]:
         """Open the folders of the files to write. On exit, delete the temporary files and close the folders."""
         files = list(files)
         for path, _ in files:
