@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from olympia_cli.catalog.clock import Clock, Moment, SystemClock, moment
-from olympia_cli.catalog.commit import Author, Committed, check_writable, commit, newer_versions
+from olympia_cli.catalog.commit import Author, Committed, check_writable, commit, newer_versions, retry
 from olympia_cli.catalog.references import check_no_gap, open_head, open_snapshot
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot
 from olympia_cli.catalog.staging import check_catalog_settings, check_properties
@@ -312,6 +312,28 @@ class Catalog:
         done = commit(transaction, author, retry_for=retry_for, atomic=atomic)
         self.head.advance(done)
         return done
+
+    def change(
+        self,
+        do: Callable[[Transaction], None],
+        names: Sequence[ObjectName] = (),
+        message: str = "",
+        *,
+        retry_for: float = 60.0,
+        atomic: bool = False,
+        again: bool = False,
+    ) -> Committed:
+        """Commit a change of the latest version.
+
+        With `again`, retry it after a conflict: `do` is called with a new transaction each time.
+        """
+
+        def change() -> Committed:
+            transaction = self.begin(names=names)
+            do(transaction)
+            return self.commit(transaction, message, retry_for=retry_for, atomic=atomic)
+
+        return retry(change) if again else change()
 
     @contextmanager
     def transaction(self, message: str = "", isolation: IsolationLevel | None = None) -> Iterator[Transaction]:

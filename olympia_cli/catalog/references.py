@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import NamedTuple
 
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
-from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
+from olympia_cli.catalog.versions import (
+    Candidate,
+    RootFile,
+    candidates,
+    confirm,
+    first_version,
+    read_below,
+    read_hints,
+    read_listed,
+    read_root,
+)
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
 from olympia_cli.format.paths import LAST_FSCK, LATEST, MAX_VERSION, check_pointer, root_path
 from olympia_cli.names import AtExport, AtVersion, Latest, ObjectName, Oldest, Reference, settle, span_text, time_text
@@ -87,28 +96,20 @@ def open_snapshot(
     `beyond` is set for a commit. It also reads the result of the last fsck, and the root `beyond` versions after the
     latest, which must be missing.
     """
-
-    guessed: list[Snapshot] = []
-
-    def wanted(file: RootFile) -> Sequence[str]:
-        version = reference.version if isinstance(reference, AtVersion) else file.version
-        if isinstance(reference, Latest):
-            version -= reference.back
-        try:
-            guess = Snapshot(store, file, near)
-            guessed.append(guess)
-            paths = guess.next_paths(names if version == file.version else ())
-        except OlympiaError:
-            # a damaged root or an invalid name: raised when the version is read
-            return ()
-        if beyond is not None and file.version + beyond <= MAX_VERSION:
-            paths += root_path(file.version + beyond, file.width), LAST_FSCK
-        return [*paths, root_path(version, file.width)] if 0 <= version < file.version else paths
-
-    file = read_latest(store, wanted)
+    for candidate in candidates(store):
+        guess = _guess(store, candidate, near)
+        file = confirm(store, candidate, () if guess is None else _next_paths(guess, reference, names, beyond))
+        if file is not None:
+            break
+    else:
+        guess, file = None, read_listed(store)
     try:
-        # the guess is nearly always right, so the root is decoded only once
-        latest = _in_history(Snapshot(store, file, guessed[-1] if guessed else near))
+        if guess is not None and guess.file.data == file.data:
+            guess.take(file)
+            latest = guess
+        else:
+            latest = Snapshot(store, file, near)
+        latest = _in_history(latest)
     except Damaged:
         if reference == Latest():
             raise
@@ -122,6 +123,34 @@ def open_snapshot(
     return resolve(reference, latest, now_millis)
 
 
+def _guess(store: Store, candidate: Candidate, near: Snapshot | None) -> Snapshot | None:
+    """Return the candidate as it was read before. Errors are raised when the version is read."""
+    if candidate.guess is None:
+        return None
+    try:
+        return Snapshot(store, candidate.guess, near)
+    except OlympiaError:
+        return None
+
+
+def _next_paths(
+    latest: Snapshot, reference: Reference, names: Sequence[ObjectName], beyond: int | None
+) -> Sequence[str]:
+    """Return the files that the reader of a reference needs next, if `latest` is the latest version."""
+    version, width = latest.version, latest.file.width
+    at = reference.version if isinstance(reference, AtVersion) else version
+    if isinstance(reference, Latest):
+        at -= reference.back
+    try:
+        paths = latest.next_paths(names if at == version else ())
+    except OlympiaError:
+        # an invalid name: raised when the object is looked up
+        return ()
+    if beyond is not None and version + beyond <= MAX_VERSION:
+        paths += root_path(version + beyond, width), LAST_FSCK
+    return [*paths, root_path(at, width)] if 0 <= at < version else paths
+
+
 def _in_history(latest: Snapshot) -> Snapshot:
     """Return the latest version of the history.
 
@@ -132,7 +161,7 @@ def _in_history(latest: Snapshot) -> Snapshot:
         below = read_below(latest.store, latest.file)
         if below is None:
             break
-        latest = Snapshot(latest.store, replace(below, hints=latest.file.hints))
+        latest = Snapshot(latest.store, below)
     return latest
 
 

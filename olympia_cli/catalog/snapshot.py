@@ -125,7 +125,6 @@ class Snapshot:
         if file.damage is not None:
             raise file.damage
         self.store = store
-        self.file = file
         if root is None and near is not None and near.file.data == file.data:
             root = near.root
         self.root: Root = decode_root(file.data, file.path, file.java) if root is None else root
@@ -140,6 +139,11 @@ class Snapshot:
         self._definition: CatalogDef | None = near._definition if near is not None and same else None
         self._keys: KeyCodec | None = None
         self._namespaces: dict[NamespaceName, str | None] = {}
+        self.take(file)
+
+    def take(self, file: RootFile) -> None:
+        """Take the file of the same root, and cache the files that were read beside it."""
+        self.file = file
         for path, data in file.beside.items():
             if isinstance(data, bytes) and path != LAST_FSCK:
                 self.keep(path, data)

@@ -58,32 +58,161 @@ from olympia_cli.uuids import new_uuid
 if TYPE_CHECKING:
     from google.protobuf.message import Message
 
-# Reads inside a transaction, and their record.
-#
-# Under SERIALIZABLE, a read is recorded as an action, and the commit checks it for conflicts.
-
 T = ActionType
 EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}
 DESCRIBES = {Kind.NAMESPACE: T.NAMESPACE_DESCRIBE, Kind.TABLE: T.TABLE_DESCRIBE, Kind.VIEW: T.VIEW_DESCRIBE}
 
 Read = tuple[ActionType, ObjectName | None]
 
+_MAY_CHANGE_NOTHING = RESTORES | {
+    T.NAMESPACE_ALTER_SET_PROPERTIES,
+    T.NAMESPACE_ALTER_UNSET_PROPERTIES,
+    T.TABLE_ALTER,
+    T.VIEW_ALTER,
+    T.VIEW_REPLACE,
+    T.CATALOG_ALTER,
+    T.CATALOG_COMPACT,
+}
+_SILENT = READS | {T.COMMIT_INFO}
 
-class TransactionReads:
-    """A version with the transaction's own changes, and the reads that decide about conflicts."""
+Mark = tuple[Draft, list[Action], set[Read], int]
+"""The staged changes and reads of a transaction at one moment."""
 
-    def __init__(self, base: Snapshot, id: str, isolation: IsolationLevel) -> None:
-        self.id = id
+# cached: a transaction may create thousands of tables, and lookups in a protobuf enumeration are slow
+_TABLE_CREATE = T.TABLE_CREATE
+
+_RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
+
+
+class Transaction:
+    """Changes on top of one version, to be committed together within a lifetime.
+
+    Reads see the version with the changes so far. Under SERIALIZABLE, each read is recorded as an action, which the
+    commit checks for conflicts.
+    """
+
+    def __init__(
+        self,
+        base: Snapshot,
+        clock: Clock,
+        *,
+        isolation: IsolationLevel | None = None,
+        id: str | None = None,
+        began_at_millis: int | None = None,
+        expires_at_millis: int | None = None,
+        opened_at: Moment | None = None,
+    ) -> None:
+        """Begin on `base`. `opened_at` is a moment before the base was looked up: an expire may have run since."""
+        definition = base.definition
+        self.id = new_uuid() if id is None else id
+        self.isolation = definition.txn_isolation_level if isolation is None else isolation
         self.draft = Draft(base)
-        self.isolation = isolation
         self.actions: list[Action] = []
         self.open = True
+        self.clock = clock
+        self.began_at_version = base.version
+        self._opened_at = moment(clock) if opened_at is None else opened_at
+        self.began_at_millis = self._opened_at.wall if began_at_millis is None else began_at_millis
+        lifetime = definition.txn_ttl_millis
+        self.expires_at_millis = self.began_at_millis + lifetime if expires_at_millis is None else expires_at_millis
+        self.statements = 0
         self._reads: set[Read] = set()
 
     @property
     def base(self) -> Snapshot:
         """The version that the transaction would be committed on."""
         return self.draft.base
+
+    # Lifetime
+
+    def check_open(self) -> None:
+        """Raise TransactionClosed if the transaction was committed or aborted."""
+        if not self.open:
+            raise TransactionClosed(f"the transaction {self.id} is closed")
+
+    def age_millis(self) -> int:
+        """Return the time since the transaction began."""
+        return self._now_millis() - self.began_at_millis
+
+    def late_by_millis(self) -> int:
+        """Return the time since the end of the transaction's lifetime, negative before it.
+
+        The time of day and the elapsed time are both measured, and the later one counts. So neither a clock set back
+        nor a suspended machine extends the lifetime.
+        """
+        return self._now_millis() - self.expires_at_millis
+
+    def check_alive(self) -> None:
+        """Raise TransactionExpired after the end of the lifetime."""
+        if self.late_by_millis() > 0:
+            raise TransactionExpired(f"the transaction {self.id} is past its lifetime")
+
+    def _now_millis(self) -> int:
+        slept = self.clock.elapsed_millis() - self._opened_at.elapsed
+        return max(self.clock.now_millis(), self._opened_at.wall + slept)
+
+    # Staged actions
+
+    def do(self, action: Action, *, is_merged: bool = False) -> None:
+        """Stage an action. A failed action changes nothing, but its reads are recorded.
+
+        `is_merged` is for an alter whose definition was made from the current one.
+        """
+        self.check_open()
+        if self.draft.tree is not self.draft.base:
+            raise InvalidOption("a rollback is a transaction of its own", hint="commit it first")
+        try:
+            self.actions.append(stage(action, self.draft, is_merged=is_merged))
+            self.statements += 1
+        except NO_LONGER_FITS:
+            for name in _looked_at(action):
+                self._read(EXISTS[name.kind], name)
+            raise
+
+    @property
+    def has_writes(self) -> bool:
+        return next(self._writes(), None) is not None
+
+    @property
+    def changes_nothing(self) -> bool:
+        """True if all staged writes are alters and restores to the state of the base. They need no new version."""
+        return all(type in _MAY_CHANGE_NOTHING for type in self._writes()) and self.draft.is_unchanged()
+
+    def _writes(self) -> Iterator[ActionType]:
+        return (action.type for action in self.actions if action.type not in _SILENT and not action.merged)
+
+    def mark(self) -> Mark:
+        """Return the current state, for `go_back`."""
+        return self.draft.copy(), list(self.actions), set(self._reads), self.statements
+
+    def go_back(self, mark: Mark, *, keep_reads: bool = False) -> None:
+        """Undo all changes since the mark. Reads no files, so it cannot fail.
+
+        With `keep_reads`, keep the reads, for callers that continue the transaction after an error.
+        """
+        reads = self.reads
+        self.draft, self.actions, self._reads, self.statements = mark
+        if keep_reads:
+            self.take_reads(reads)
+
+    def take_actions(self, actions: Sequence[Action]) -> None:
+        """Continue from saved actions."""
+        self.actions = [stage(action, self.draft) for action in actions]
+        self._reads = set(self.reads)
+
+    def rebase(self, base: Snapshot, actions: Sequence[Action]) -> None:
+        """Apply the actions to another version. If one of them fails, nothing changes."""
+        draft = Draft(base)
+        staged = []
+        for action in actions:
+            try:
+                staged.append(stage(action, draft))
+            except (*NO_LONGER_FITS, CommitConflict) as error:
+                what = f"{action.type_name} {action.name or 'the catalog'}"
+                raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
+        self.draft, self.actions = draft, staged
+
+    # Reads
 
     def exists(self, name: ObjectName) -> bool:
         self._read(EXISTS[name.kind], name)
@@ -145,11 +274,6 @@ class TransactionReads:
             return
         self.take_reads(((type, name), (type, None if name is None else self.draft.origin(name))))
 
-    def check_open(self) -> None:
-        """Raise TransactionClosed if the transaction was committed or aborted."""
-        if not self.open:
-            raise TransactionClosed(f"the transaction {self.id} is closed")
-
     def _need_namespace(self, namespace: str) -> None:
         if not self.draft.find(NamespaceName(namespace)):
             raise not_found(NamespaceName(namespace), self.base.version)
@@ -163,148 +287,6 @@ class TransactionReads:
             self._read(EXISTS[name.kind], name)
             raise not_found(name, self.base.version)
         return found
-
-
-# The state of a transaction: its lifetime, and the actions staged on its version.
-#
-# Actions are staged one by one, can be undone back to a mark, and are applied to a newer version by a rebase.
-
-_MAY_CHANGE_NOTHING = RESTORES | {
-    T.NAMESPACE_ALTER_SET_PROPERTIES,
-    T.NAMESPACE_ALTER_UNSET_PROPERTIES,
-    T.TABLE_ALTER,
-    T.VIEW_ALTER,
-    T.VIEW_REPLACE,
-    T.CATALOG_ALTER,
-    T.CATALOG_COMPACT,
-}
-_SILENT = READS | {T.COMMIT_INFO}
-
-Mark = tuple[Draft, list[Action], set[Read], int]
-"""The staged changes and reads of a transaction at one moment."""
-
-
-class TransactionState(TransactionReads):
-    """Actions on top of one version, to be committed together within a lifetime."""
-
-    def __init__(
-        self,
-        base: Snapshot,
-        clock: Clock,
-        *,
-        isolation: IsolationLevel | None = None,
-        id: str | None = None,
-        began_at_millis: int | None = None,
-        expires_at_millis: int | None = None,
-        opened_at: Moment | None = None,
-    ) -> None:
-        """Begin on `base`. `opened_at` is a moment before the base was looked up: an expire may have run since."""
-        definition = base.definition
-        level = definition.txn_isolation_level if isolation is None else isolation
-        super().__init__(base, new_uuid() if id is None else id, level)
-        self.clock = clock
-        self.began_at_version = base.version
-        self._opened_at = moment(clock) if opened_at is None else opened_at
-        self.began_at_millis = self._opened_at.wall if began_at_millis is None else began_at_millis
-        lifetime = definition.txn_ttl_millis
-        self.expires_at_millis = self.began_at_millis + lifetime if expires_at_millis is None else expires_at_millis
-        self.statements = 0
-
-    @property
-    def has_writes(self) -> bool:
-        return next(self._writes(), None) is not None
-
-    @property
-    def changes_nothing(self) -> bool:
-        """True if all staged writes are alters and restores to the state of the base. They need no new version."""
-        return all(type in _MAY_CHANGE_NOTHING for type in self._writes()) and self.draft.is_unchanged()
-
-    def _writes(self) -> Iterator[ActionType]:
-        return (action.type for action in self.actions if action.type not in _SILENT and not action.merged)
-
-    def age_millis(self) -> int:
-        """Return the time since the transaction began."""
-        return self._now_millis() - self.began_at_millis
-
-    def late_by_millis(self) -> int:
-        """Return the time since the end of the transaction's lifetime, negative before it.
-
-        The time of day and the elapsed time are both measured, and the later one counts. So neither a clock set back
-        nor a suspended machine extends the lifetime.
-        """
-        return self._now_millis() - self.expires_at_millis
-
-    def check_alive(self) -> None:
-        """Raise TransactionExpired after the end of the lifetime."""
-        if self.late_by_millis() > 0:
-            raise TransactionExpired(f"the transaction {self.id} is past its lifetime")
-
-    def _now_millis(self) -> int:
-        slept = self.clock.elapsed_millis() - self._opened_at.elapsed
-        return max(self.clock.now_millis(), self._opened_at.wall + slept)
-
-    def rebase(self, base: Snapshot, actions: Sequence[Action]) -> None:
-        """Apply the actions to another version. If one of them fails, nothing changes."""
-        draft = Draft(base)
-        done = []
-        for action in actions:
-            try:
-                done.append(stage(action, draft))
-            except (*NO_LONGER_FITS, CommitConflict) as error:
-                what = f"{action.type_name} {action.name or 'the catalog'}"
-                raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
-        self.draft, self.actions = draft, done
-
-    def mark(self) -> Mark:
-        """Return the current state, for `go_back`."""
-        return self.draft.copy(), list(self.actions), set(self._reads), self.statements
-
-    def go_back(self, mark: Mark, *, keep_reads: bool = False) -> None:
-        """Undo all changes since the mark. Reads no files, so it cannot fail.
-
-        With `keep_reads`, keep the reads, for callers that continue the transaction after an error.
-        """
-        reads = self.reads
-        self.draft, self.actions, self._reads, self.statements = mark
-        if keep_reads:
-            self.take_reads(reads)
-
-    def take_actions(self, actions: Sequence[Action]) -> None:
-        """Continue from saved actions."""
-        self.actions = [stage(action, self.draft) for action in actions]
-        self._reads = set(self.reads)
-
-    def do(self, action: Action, *, is_merged: bool = False) -> None:
-        """Stage an action. A failed action changes nothing, but its reads are recorded.
-
-        `is_merged` is for an alter whose definition was made from the current one.
-        """
-        self.check_open()
-        if self.draft.tree is not self.draft.base:
-            raise InvalidOption("a rollback is a transaction of its own", hint="commit it first")
-        try:
-            self.actions.append(stage(action, self.draft, is_merged=is_merged))
-            self.statements += 1
-        except NO_LONGER_FITS:
-            for name in _looked_at(action):
-                self._read(EXISTS[name.kind], name)
-            raise
-
-
-def _looked_at(action: Action) -> list[ObjectName]:
-    """Return the names that decide whether an action fits: those that it names, and their namespaces."""
-    names = touched(action)
-    return sorted(names | {NamespaceName(name.namespace) for name in names}, key=str)
-
-
-# cached: a transaction may create thousands of tables, and lookups in a protobuf enumeration are slow
-_TABLE_CREATE = T.TABLE_CREATE
-
-_RESTORES = {Kind.NAMESPACE: T.NAMESPACE_RESTORE, Kind.TABLE: T.TABLE_RESTORE, Kind.VIEW: T.VIEW_RESTORE}
-
-
-class Transaction(TransactionState):
-    """Changes on top of one version, to be committed together."""
 
     # Namespaces
 
@@ -556,6 +538,12 @@ class Transaction(TransactionState):
             return _action(type, name, self._need(name), payload)
         except Damaged:
             return Action(type, name, b"", b"" if payload is None else payload.SerializeToString())
+
+
+def _looked_at(action: Action) -> list[ObjectName]:
+    """Return the names that decide whether an action fits: those that it names, and their namespaces."""
+    names = touched(action)
+    return sorted(names | {NamespaceName(name.namespace) for name in names}, key=str)
 
 
 def _lives_as(name: ObjectName, now: ObjectName, version: int) -> OlympiaError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from olympia_cli.errors import (
@@ -79,12 +79,15 @@ class RootFile:
         return self.width == JAVA_WIDTH
 
 
-Wanted = Callable[[RootFile], Sequence[str]]
-"""Returns the files that a reader of a version needs next, if that version is the latest."""
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A version without a next one. It is the latest if its own root exists."""
 
-
-def nothing(root: RootFile) -> Sequence[str]:
-    return ()
+    version: int
+    width: int
+    hints: Hints | None
+    guess: RootFile | None
+    """The root, if it was read before the next one was found missing. It only tells which files to read next."""
 
 
 def read_hints(store: Store) -> Hints:
@@ -116,32 +119,62 @@ def write_latest(store: Store, version: int) -> None:
     store.write_hint(LATEST, str(version).encode())
 
 
-def read_latest(store: Store, wanted: Wanted = nothing) -> RootFile:
-    """Read the root of the latest version. Also read the files in `wanted`, if the hint was right.
+# The search for the latest version, in this order:
+#
+# 1. `candidates` finds a version without a next one.
+# 2. `confirm` finds that this version exists.
+#
+# An expire deletes the oldest versions first. Only in this order do the two answers prove that no newer version exists:
+# with both at once, a version that is being purged could pass for the latest.
+
+
+def read_latest(store: Store) -> RootFile:
+    """Read the root of the latest version."""
+    for candidate in candidates(store):
+        root = confirm(store, candidate)
+        if root is not None:
+            return root
+    return read_listed(store)
+
+
+def candidates(store: Store) -> Iterator[Candidate]:
+    """Yield candidates for the latest version, until the caller has confirmed one.
 
     Versions are contiguous, so O(log gap) probes find the last one from any version that exists. The hint is only a
     starting point. If that version is missing, an expire may have run meanwhile, or the hints are wrong. Then read the
     hints again, and try safer starting points.
     """
     first = read_hints(store)
-    root = _climb(store, first.start, WIDTH, wanted=wanted)
-    if root is not None:
-        return replace(root, hints=first)
+    yield from _climb(store, first, first.start, WIDTH)
     again = read_hints(store)
     for width in (WIDTH, JAVA_WIDTH):
         for start in dict.fromkeys((again.start, again.oldest or 0, 0)):
             # a missing start is an upper bound for the search from a lower one
             ceiling = again.start if start < again.start else None
-            root = _climb(store, start, width, ceiling, wanted)
-            if root is not None:
-                return replace(root, hints=again)
-    return _read_listed(store)
+            yield from _climb(store, again, start, width, ceiling)
+
+
+def confirm(store: Store, candidate: Candidate, paths: Sequence[str] = ()) -> RootFile | None:
+    """Return the root of the latest version, with the files at `paths`, or None if the candidate is not the latest."""
+    path = root_path(candidate.version, candidate.width)
+    files = dict(store.read_many([path, *paths]))
+    data = files.pop(path)
+    if isinstance(data, PathMissing):
+        return None
+    root = RootFile(candidate.version, candidate.width, b"", candidate.hints)
+    if isinstance(data, FileTooLarge):
+        return replace(root, damage=data)
+    if isinstance(data, Exception):
+        raise data
+    return replace(root, data=data, beside=files)
 
 
 def read_below(store: Store, stray: RootFile) -> RootFile | None:
     """Return the latest root below one that is not part of the history, if probes find one."""
     start = min(read_hints(store).oldest or 0, stray.version - 1)
-    return _climb(store, start, stray.width, stray.version)
+    for candidate in _climb(store, stray.hints, start, stray.width, stray.version):
+        return confirm(store, candidate)
+    return None
 
 
 def read_root(store: Store, version: int, width: int = WIDTH) -> RootFile:
@@ -214,47 +247,29 @@ def first_version(store: Store, missing: int, existing: int, width: int = WIDTH)
 
 
 def _climb(
-    store: Store, start: int, width: int, ceiling: int | None = None, wanted: Wanted = nothing
-) -> RootFile | None:
-    """Return the latest root, searched from `start`, or None if `start` does not exist. Check in this order:
-
-    1. The next root is missing.
-    2. This root exists.
-
-    An expire deletes the oldest versions first. Only in this order do the two answers prove that no newer version
-    exists: with both at once, a version that is being purged could pass for the latest. So the root read together with
-    step 1 is only a guess, used to choose the files to read with step 2.
-    """
+    store: Store, hints: Hints | None, start: int, width: int, ceiling: int | None = None
+) -> Iterator[Candidate]:
+    """Yield the last version after `start`, or nothing if `start` does not exist."""
     version, guess = start, None
     if ceiling is not None:
         if not store.exists(root_path(start, width)):
-            return None
+            return
         version = last_version(store, start, width, ceiling)
     elif start < MAX_VERSION:
         here, after = (data for _, data in store.read_many([root_path(start, width), root_path(start + 1, width)]))
         if isinstance(after, PathMissing):
             if isinstance(here, PathMissing):
-                return None
+                return
             guess = here
         elif isinstance(after, Exception) and not isinstance(after, FileTooLarge):
             raise after
         else:
             version = last_version(store, start + 1, width)
             guess = after if version == start + 1 else None
-    path = root_path(version, width)
-    paths = wanted(RootFile(version, width, guess)) if isinstance(guess, bytes) else ()
-    found = dict(store.read_many([path, *paths]))
-    data = found.pop(path)
-    if isinstance(data, PathMissing):
-        return None
-    if isinstance(data, FileTooLarge):
-        return RootFile(version, width, b"", damage=data)
-    if isinstance(data, Exception):
-        raise data
-    return RootFile(version, width, data, beside=found)
+    yield Candidate(version, width, hints, RootFile(version, width, guess) if isinstance(guess, bytes) else None)
 
 
-def _read_listed(store: Store) -> RootFile:
+def read_listed(store: Store) -> RootFile:
     """Find the latest root by listing all of them, the last resort if no hint leads to one."""
     found = {}
     for file in store.list("vn/"):

@@ -14,7 +14,7 @@ import typer
 from olympia_cli.cli.config import Location, how_to_name_a_catalog, options_for, read_profile
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.talk import about, check_variable, hear_libraries, is_json, tell
-from olympia_cli.errors import CommitConflict, InvalidLocation, InvalidName, InvalidOption, OlympiaError
+from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError
 from olympia_cli.masking import masked
 from olympia_cli.names import Kind, parse_as_found
 
@@ -388,19 +388,18 @@ class Session:
                 do(transaction)
             open_transaction.save()
             return Changed(None, txn, tuple(open_transaction.transaction.actions[before:]))
-        for attempt in range(20):
-            transaction = self.catalog.begin(names=names)
+        is_first = True
+
+        def warn_and_do(transaction: Transaction) -> None:
+            nonlocal is_first
             self.warn_of_lost_root(transaction.base)
-            if not attempt:
+            if is_first:
                 self.warn_of_damage(transaction.base)
+            is_first = False
             do(transaction)
-            try:
-                commit = self.catalog.commit(transaction, message, retry_for=seconds, atomic=atomic)
-                return Changed(commit.version, None, commit.actions)
-            except CommitConflict:
-                if not again or attempt == 19:
-                    raise
-        raise AssertionError("unreachable")
+
+        commit = self.catalog.change(warn_and_do, names, message, retry_for=seconds, atomic=atomic, again=again)
+        return Changed(commit.version, None, commit.actions)
 
     @property
     def program(self) -> tuple[str, ...]:

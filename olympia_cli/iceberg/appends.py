@@ -33,8 +33,9 @@ from pyiceberg.table.locations import load_location_provider
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
+from olympia_cli.catalog.commit import retry
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PathMissing, PathTaken
-from olympia_cli.iceberg.catalog import ATTEMPTS, OlympiaCatalog
+from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.conversion import identifier_of
 from olympia_cli.iceberg.locations import parse_location, plain_folder
 from olympia_cli.iceberg.rows import as_columns
@@ -247,7 +248,7 @@ def _sweep(destination: Destination, named: Sequence[DataFile]) -> None:
 
 
 def _commit(catalog: OlympiaCatalog, filled: Mapping[Destination, Sequence[DataFile]], message: str) -> int | None:
-    for attempt in range(ATTEMPTS):
+    def change() -> int | None:
         together, staged = CatalogTransaction.begin(catalog), list[Table]()
         try:
             tables = {one.name: together.load_table(identifier_of(one.name)) for one in filled}
@@ -261,16 +262,14 @@ def _commit(catalog: OlympiaCatalog, filled: Mapping[Destination, Sequence[DataF
             return together.commit(message).version if staged else None
         except CommitStateUnknownException:
             raise
-        except CommitFailedException:
-            # another writer committed first
-            _discard(staged)
-            if attempt == ATTEMPTS - 1:
-                raise
         except Exception:
             _discard(staged)
             raise
-        catalog._wait(attempt)
-    raise AssertionError("unreachable")
+
+    def is_conflict(error: Exception) -> bool:
+        return isinstance(error, CommitFailedException)
+
+    return retry(change, is_conflict=is_conflict, clock=catalog.store_catalog.clock)
 
 
 def _all_done(found: Mapping[Destination, TableMetadata]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import random
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -27,11 +26,11 @@ from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from pyiceberg.types import transform_dict_value_to_str
 
 from olympia_cli.catalog.catalog import Catalog, who
-from olympia_cli.catalog.commit import Author, Committed
+from olympia_cli.catalog.commit import Author, Committed, retry
 from olympia_cli.catalog.snapshot import Snapshot, namespace_for_new
 from olympia_cli.catalog.staging import TABLE_LOCATION, check_places
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import CommitConflict, InvalidName
+from olympia_cli.errors import InvalidName
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import DATA
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 # The base of the catalog for PyIceberg: read, change and open files. `catalog.py` and `views.py` add the interface.
 
-ATTEMPTS = 20
 R = TypeVar("R")
 
 
@@ -132,27 +130,20 @@ class CatalogAccess(MetastoreCatalog):
         The retry either succeeds or raises the error that explains the conflict.
         """
         self._check_writable()
-        for attempt in range(ATTEMPTS):
-            with translated(about):
-                transaction = self.store_catalog.begin(names=names)
-                changes = TableChanges(transaction, self.metadata_files)
-                done = do(changes)
-                try:
-                    self._committed(changes.commit(Author(by=who(), message=self.message), self.retry_for))
-                    return done
-                except CommitConflict:
-                    if attempt == ATTEMPTS - 1:
-                        raise
-            self._wait(attempt)
-        raise AssertionError("unreachable")
+
+        def change() -> R:
+            transaction = self.store_catalog.begin(names=names)
+            changes = TableChanges(transaction, self.metadata_files)
+            result = do(changes)
+            self._committed(changes.commit(Author(by=who(), message=self.message), self.retry_for))
+            return result
+
+        with translated(about):
+            return retry(change, clock=self.store_catalog.clock)
 
     def _committed(self, done: Committed) -> None:
         self.last_version, self.last_actions = done.version, done.actions
         self.store_catalog.head.advance(done)
-
-    def _wait(self, attempt: int) -> None:
-        """Sleep for a random time after a conflict."""
-        self.store_catalog.clock.sleep(random.uniform(0, 0.01 * min(attempt + 1, 10)))
 
     def _check_writable(self) -> None:
         if self._fixed is not None:

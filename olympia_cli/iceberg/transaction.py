@@ -9,10 +9,10 @@ from pyiceberg.exceptions import NoSuchTableError
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import who
-from olympia_cli.catalog.commit import Author, Committed
+from olympia_cli.catalog.commit import Author, Committed, retry
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import SavedElsewhere
-from olympia_cli.iceberg.catalog import ATTEMPTS, OlympiaCatalog
+from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.changes import TableChanges, TableState
 from olympia_cli.iceberg.conversion import dotted, translated
 from olympia_cli.names import ObjectName, Reference, TableName
@@ -118,20 +118,17 @@ class DistributedCatalog(OlympiaCatalog):
         return found
 
     def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
-        for attempt in range(ATTEMPTS):
-            with translated(about):
-                found = distributed.load(self.store_catalog, self._id)
-                before = len(found.transaction.actions)
-                changes = TableChanges(found.transaction, self.metadata_files)
-                try:
-                    with found.statements() as transaction:
-                        transaction.take_reads(self._looked.reads)
-                        done = do(changes)
-                    changes.save(found)
-                    self.last_version, self.last_actions = None, tuple(transaction.actions[before:])
-                    return done
-                except SavedElsewhere:
-                    if attempt == ATTEMPTS - 1:
-                        raise
-            self._wait(attempt)
-        raise AssertionError("unreachable")
+        def change() -> R:
+            found = distributed.load(self.store_catalog, self._id)
+            before = len(found.transaction.actions)
+            changes = TableChanges(found.transaction, self.metadata_files)
+            with found.statements() as transaction:
+                transaction.take_reads(self._looked.reads)
+                result = do(changes)
+            changes.save(found)
+            self.last_version, self.last_actions = None, tuple(transaction.actions[before:])
+            return result
+
+        with translated(about):
+            clock = self.store_catalog.clock
+            return retry(change, is_conflict=lambda error: isinstance(error, SavedElsewhere), clock=clock)

@@ -17,6 +17,7 @@ from starlette.datastructures import QueryParams
 from starlette.responses import Response
 
 from olympia_cli.catalog import distributed
+from olympia_cli.catalog.commit import retry
 from olympia_cli.catalog.references import resolve
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
@@ -113,8 +114,6 @@ def _last_name(token: str) -> str:
 
 
 SEPARATOR = "\x1f"
-SAVES = 20
-"""The maximum number of attempts for a change inside a transaction that other processes save first."""
 
 R = TypeVar("R")
 View = Snapshot | Transaction
@@ -240,22 +239,19 @@ class Call:
         return self._inside(self.prefix.txn, do)
 
     def _inside(self, txn: str, do: Change[R]) -> R:
-        for attempt in range(SAVES):
-            try:
-                # a lock per transaction, so that only other processes can save first
-                with _turns(txn):
-                    found = distributed.load(self.service.catalog, txn)
-                    known = len(found.transaction.actions)
-                    changes = TableChanges(found.transaction, self.service.kept)
-                    with found.statements() as transaction:
-                        result = do(changes)
-                    if len(transaction.actions) > known:
-                        changes.save(found)
-                    return result
-            except SavedElsewhere:
-                if attempt == SAVES - 1:
-                    raise
-        raise AssertionError("unreachable")
+        def change() -> R:
+            # a lock per transaction, so that only other processes can save first
+            with _turns(txn):
+                found = distributed.load(self.service.catalog, txn)
+                known = len(found.transaction.actions)
+                changes = TableChanges(found.transaction, self.service.kept)
+                with found.statements() as transaction:
+                    result = do(changes)
+                if len(transaction.actions) > known:
+                    changes.save(found)
+                return result
+
+        return retry(change, is_conflict=lambda error: isinstance(error, SavedElsewhere))
 
 
 _TURNS = [threading.Lock() for _ in range(64)]

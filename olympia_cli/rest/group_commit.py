@@ -18,7 +18,7 @@ from pyiceberg.exceptions import CommitStateUnknownException
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import moment
-from olympia_cli.catalog.commit import Author, check_writable
+from olympia_cli.catalog.commit import Author, check_writable, retry
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, StorageFailed, TransactionTooLarge
 from olympia_cli.iceberg.changes import TableChanges, unknown
@@ -106,48 +106,55 @@ class GroupCommit:
         raises its own error. Changes that failed because of a change that was then not committed are retried, too.
         """
         alone = len(group) == 1
-        for attempt in range(ATTEMPTS if alone else 1):
-            changes = self._begin()
-            refused = {job: error for job in group if (error := _stage(job, changes)) is not None}
-            staged = [job for job in group if job not in refused]
-            if not staged:
-                _end_all(refused)
-                return
-            by, message = _signature(staged)
-            try:
-                done = changes.commit(Author(by=by, message=message), retry_for=self._retry_for)
-                self._catalog.head.advance(done)
-            except CommitConflict as error:
-                if alone and attempt == ATTEMPTS - 1:
-                    staged[0].end(error)
-                continue
-            except CommitStateUnknownException as error:
-                for job in staged:
-                    # this client's files only, not those of the others
-                    job.end(unknown(error.__cause__, job.files))
-                break
-            except Exception as error:
-                # this may be the fault of one change, or of their total size, so retry each alone
-                if changes.unwritten or isinstance(error, InvalidOption | TransactionTooLarge):
-                    if not alone:
-                        break
-                    if isinstance(error, OSError):
-                        error = StorageFailed(f"the metadata of a table cannot be written: {error}")
-                for job in staged:
-                    job.end(changes.error_of(error, job.files))
-                break
-            self._warn_of_lost_hints()
-            self.groups += 1
-            self.changes += len(staged)
-            for job in staged:
-                job.end()
-            # their errors refer to changes that are now committed
-            _end_all(refused)
-            return
+        try:
+            retry(lambda: self._commit_once(group), ATTEMPTS if alone else 1)
+        except CommitConflict as error:
+            if alone:
+                group[0].end(error)
         if not alone:
             for job in group:
                 if not job.finished:
                     self._commit([job])
+
+    def _commit_once(self, group: Sequence[_Job]) -> None:
+        """Commit a group of changes on the latest version. Raise CommitConflict after a conflict.
+
+        Jobs that are not finished afterwards must be retried alone.
+        """
+        changes = self._begin()
+        refused = {job: error for job in group if (error := _stage(job, changes)) is not None}
+        staged = [job for job in group if job not in refused]
+        if not staged:
+            _end_all(refused)
+            return
+        by, message = _signature(staged)
+        try:
+            done = changes.commit(Author(by=by, message=message), retry_for=self._retry_for)
+            self._catalog.head.advance(done)
+        except CommitConflict:
+            raise
+        except CommitStateUnknownException as error:
+            for job in staged:
+                # this client's files only, not those of the others
+                job.end(unknown(error.__cause__, job.files))
+            return
+        except Exception as error:
+            # this may be the fault of one change, or of their total size, so retry each alone
+            if changes.unwritten or isinstance(error, InvalidOption | TransactionTooLarge):
+                if len(group) > 1:
+                    return
+                if isinstance(error, OSError):
+                    error = StorageFailed(f"the metadata of a table cannot be written: {error}")
+            for job in staged:
+                job.end(changes.error_of(error, job.files))
+            return
+        self._warn_of_lost_hints()
+        self.groups += 1
+        self.changes += len(staged)
+        for job in staged:
+            job.end()
+        # their errors refer to changes that are now committed
+        _end_all(refused)
 
     def _warn_of_lost_hints(self) -> None:
         """Log once that hints could not be written, so that other readers need more requests."""

@@ -51,10 +51,6 @@ from olympia_cli.storage.protocol import (
 from olympia_cli.storage.together import THREADS, together
 from olympia_cli.uuids import new_uuid
 
-# The reading half of the local store: resolve paths, read and list files, and translate errors.
-#
-# No symbolic link is followed out of the root. Only regular files count as files.
-
 # O_NONBLOCK: opening a FIFO in place of a file must not block
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -72,12 +68,43 @@ _NO_FILE = {
     stat.S_IFLNK: "a link",
 }
 
+_WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+_WRITE_HINT = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 
-class LocalReader:
-    """Read access to the files below a folder."""
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+# errors of a link or rename that changed nothing; after any other error the name may exist already
+_REFUSED = (ABSENT | DENIED | FULL) | {
+    errno.EEXIST,
+    errno.EISDIR,
+    errno.ENOTEMPTY,
+    errno.ELOOP,
+    errno.ENAMETOOLONG,
+    errno.EINVAL,
+}
 
-    def __init__(self, root: str | os.PathLike[str]) -> None:
+# All files of a slice are written before the first is synced, so that one journal commit covers many. Few files are a
+# slice each, so that their syncs run in parallel. All threads together hold at most 128 open files.
+_SLICE = 128 // THREADS
+_LINK_ATTEMPTS = 10
+
+
+class _Write(NamedTuple):
+    path: str
+    folder: int
+    temporary: str
+    data: bytes
+
+
+class LocalStore:
+    """Files below a folder. The first write creates a missing root.
+
+    No symbolic link is followed out of the root. Only regular files count as files.
+    """
+
+    def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
         self.size_limit: SizeLimit = largest
+        self.lost_hints: dict[str, OlympiaError] = {}
+        self._durable = durable
         self._uri = os.path.abspath(os.fspath(root))
         self._root = os.path.realpath(self._uri)
         self._base = self._root.rstrip("/") + "/"
@@ -86,6 +113,8 @@ class LocalReader:
     @property
     def uri(self) -> str:
         return self._uri
+
+    # reading
 
     def read(self, path: str) -> bytes:
         file, size = self._open(path)
@@ -189,132 +218,6 @@ class LocalReader:
             finally:
                 os.close(opened)
 
-    # resolving paths
-
-    def _locate(self, path: str) -> str:
-        """Return the path on disk. Raise PathOutside if a folder on the way is a link out of the root."""
-        folder = check_path(path).rpartition("/")[0]
-        if folder not in self._inside:
-            real = self._resolve(folder)
-            # a missing folder is not cached: it may be created later as a link
-            if os.path.isdir(real):
-                self._inside.add(folder)
-        return self._base + path
-
-    def _resolve(self, path: str) -> str:
-        """Return the real path, with links followed. Raise PathOutside if it is not below the root."""
-        real = os.path.realpath(self._base + path)
-        if real != self._root and not real.startswith(self._base):
-            raise PathOutside(f"{path} in {self.uri} is a link to {real}, outside the root")
-        return real
-
-    def _open(self, path: str) -> tuple[int, int]:
-        """Open the file. Return its descriptor and its size."""
-        full, is_link = self._locate(path), False
-        try:
-            try:
-                file = os.open(full, _READ)
-            except OSError as error:
-                if error.errno != errno.ELOOP:
-                    raise
-                full, is_link = self._resolve(path), True
-                file = os.open(full, _READ)
-            found = os.fstat(file)
-        except OSError as error:
-            if error.errno in ABSENT:
-                raise self._missing(path, is_link) from None
-            raise self._refused("read", path, full, error, is_link) from error
-        if not stat.S_ISREG(found.st_mode):
-            os.close(file)
-            raise self._no_file(path, found.st_mode, is_link)
-        return file, found.st_size
-
-    def _look(self, path: str) -> os.stat_result | None:
-        full = self._locate(path)
-        try:
-            found = os.lstat(full)
-            return os.lstat(self._resolve(path)) if stat.S_ISLNK(found.st_mode) else found
-        except OSError as error:
-            if error.errno in ABSENT:
-                return None
-            raise self._failed("look at", path, error) from error
-
-    # translating errors
-
-    def _missing(self, path: str, is_link: bool = False) -> PathMissing:
-        text = f"{path} in {self.uri} is a dangling symbolic link" if is_link else f"no file {path} in {self.uri}"
-        missing = PathMissing(text)
-        missing.is_dangling = is_link
-        return missing
-
-    def _no_file(self, path: str, mode: int, is_link: bool = False) -> StorageFailed:
-        # not PathMissing: the name is taken, so the file cannot be created
-        what = _NO_FILE.get(stat.S_IFMT(mode), "something that is no regular file")
-        if is_link:
-            what = "a link in a circle" if stat.S_ISLNK(mode) else f"a link to {what}"
-        error = StorageFailed(f"{what} stands at {path} in {self.uri}", hint="move it away")
-        error.is_no_file, error.is_folder = True, stat.S_ISDIR(mode) and not is_link
-        return error
-
-    def _refused(self, doing: str, path: str, full: str, error: OSError, is_link: bool = False) -> OlympiaError:
-        """Return the error for a file that cannot be opened: the kind of object at the path, or the system's reason."""
-        with contextlib.suppress(OSError):
-            mode = os.lstat(full).st_mode
-            if not stat.S_ISREG(mode):
-                return self._no_file(path, mode, is_link)
-        return self._failed(doing, path, error)
-
-    def _unknown(self, path: str, error: OSError) -> OutcomeUnknown:
-        unknown = OutcomeUnknown(f"the write of {path} in {self.uri} may not be durable: {error.strerror}")
-        unknown.is_fleeting = True
-        return unknown
-
-    def _failed(self, doing: str, path: str, error: OSError) -> OlympiaError:
-        message = f"cannot {doing} {path} in {self.uri}: {error.strerror}"
-        if error.errno in DENIED:
-            return StorageDenied(message)
-        if error.errno in FULL:
-            return StorageFull(message)
-        if error.errno == errno.ENAMETOOLONG:
-            return StorageFailed(message, hint="use a shorter name")
-        return StorageFailed(message)
-
-
-_WRITE_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-_WRITE_HINT = os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-
-_NO_HARD_LINKS = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
-# errors of a link or rename that changed nothing; after any other error the name may exist already
-_REFUSED = (ABSENT | DENIED | FULL) | {
-    errno.EEXIST,
-    errno.EISDIR,
-    errno.ENOTEMPTY,
-    errno.ELOOP,
-    errno.ENAMETOOLONG,
-    errno.EINVAL,
-}
-
-# All files of a slice are written before the first is synced, so that one journal commit covers many. Few files are a
-# slice each, so that their syncs run in parallel. All threads together hold at most 128 open files.
-_SLICE = 128 // THREADS
-_LINK_ATTEMPTS = 10
-
-
-class _Write(NamedTuple):
-    path: str
-    folder: int
-    temporary: str
-    data: bytes
-
-
-class LocalStore(LocalReader):
-    """Files below a folder. The first write creates a missing root."""
-
-    def __init__(self, root: str | os.PathLike[str], *, durable: bool = True) -> None:
-        super().__init__(root)
-        self.lost_hints: dict[str, OlympiaError] = {}
-        self._durable = durable
-
     # writing
 
     def create(self, path: str, data: bytes) -> None:
@@ -417,7 +320,7 @@ class LocalStore(LocalReader):
     # the steps of a write
 
     @contextlib.contextmanager
-    def _writes(self, files: Iterable[tuple[str, bytes]]) -> Iterator[list[_Write]]:
+    def _writes(self, files: Iterable[tuple[str, bytes]]) -> Iterator[Sequence[_Write]]:
         """Open the folders of the files to write. On exit, delete the temporary files and close the folders."""
         files = list(files)
         for path, _ in files:
@@ -585,6 +488,96 @@ class LocalStore(LocalReader):
                 # EINVAL: the filesystem does not support fsync on folders
                 if error.errno != errno.EINVAL:
                     raise self._unknown(name or "/", error) from error
+
+    # resolving paths
+
+    def _locate(self, path: str) -> str:
+        """Return the path on disk. Raise PathOutside if a folder on the way is a link out of the root."""
+        folder = check_path(path).rpartition("/")[0]
+        if folder not in self._inside:
+            real = self._resolve(folder)
+            # a missing folder is not cached: it may be created later as a link
+            if os.path.isdir(real):
+                self._inside.add(folder)
+        return self._base + path
+
+    def _resolve(self, path: str) -> str:
+        """Return the real path, with links followed. Raise PathOutside if it is not below the root."""
+        real = os.path.realpath(self._base + path)
+        if real != self._root and not real.startswith(self._base):
+            raise PathOutside(f"{path} in {self.uri} is a link to {real}, outside the root")
+        return real
+
+    def _open(self, path: str) -> tuple[int, int]:
+        """Open the file. Return its descriptor and its size."""
+        full, is_link = self._locate(path), False
+        try:
+            try:
+                file = os.open(full, _READ)
+            except OSError as error:
+                if error.errno != errno.ELOOP:
+                    raise
+                full, is_link = self._resolve(path), True
+                file = os.open(full, _READ)
+            found = os.fstat(file)
+        except OSError as error:
+            if error.errno in ABSENT:
+                raise self._missing(path, is_link) from None
+            raise self._refused("read", path, full, error, is_link) from error
+        if not stat.S_ISREG(found.st_mode):
+            os.close(file)
+            raise self._no_file(path, found.st_mode, is_link)
+        return file, found.st_size
+
+    def _look(self, path: str) -> os.stat_result | None:
+        full = self._locate(path)
+        try:
+            found = os.lstat(full)
+            return os.lstat(self._resolve(path)) if stat.S_ISLNK(found.st_mode) else found
+        except OSError as error:
+            if error.errno in ABSENT:
+                return None
+            raise self._failed("look at", path, error) from error
+
+    # translating errors
+
+    def _missing(self, path: str, is_link: bool = False) -> PathMissing:
+        text = f"{path} in {self.uri} is a dangling symbolic link" if is_link else f"no file {path} in {self.uri}"
+        missing = PathMissing(text)
+        missing.is_dangling = is_link
+        return missing
+
+    def _no_file(self, path: str, mode: int, is_link: bool = False) -> StorageFailed:
+        # not PathMissing: the name is taken, so the file cannot be created
+        what = _NO_FILE.get(stat.S_IFMT(mode), "something that is no regular file")
+        if is_link:
+            what = "a link in a circle" if stat.S_ISLNK(mode) else f"a link to {what}"
+        error = StorageFailed(f"{what} stands at {path} in {self.uri}", hint="move it away")
+        error.is_no_file, error.is_folder = True, stat.S_ISDIR(mode) and not is_link
+        return error
+
+    def _refused(self, doing: str, path: str, full: str, error: OSError, is_link: bool = False) -> OlympiaError:
+        """Return the error for a file that cannot be opened: the kind of object at the path, or the system's reason."""
+        with contextlib.suppress(OSError):
+            mode = os.lstat(full).st_mode
+            if not stat.S_ISREG(mode):
+                return self._no_file(path, mode, is_link)
+        return self._failed(doing, path, error)
+
+    def _unknown(self, path: str, error: OSError) -> OutcomeUnknown:
+        unknown = OutcomeUnknown(f"the write of {path} in {self.uri} may not be durable: {error.strerror}")
+        unknown.is_fleeting = True
+        return unknown
+
+    def _failed(self, doing: str, path: str, error: OSError) -> OlympiaError:
+        message = f"cannot {doing} {path} in {self.uri}: {error.strerror}"
+        if error.errno in DENIED:
+            return StorageDenied(message)
+        if error.errno in FULL:
+            return StorageFull(message)
+        if error.errno == errno.ENAMETOOLONG:
+            return StorageFailed(message, hint="use a shorter name")
+        return StorageFailed(message)
 
 
 def _name(path: str) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.commit import DEFAULT_MAX_ACTIONS
+from olympia_cli.catalog.commit import DEFAULT_MAX_ACTIONS, retry
 from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
 from olympia_cli.errors import (
     CommitConflict,
@@ -1042,6 +1042,53 @@ class TestLosing:
             transaction.create_table(table("a.mine"), location())
         assert mine.snapshot().version == 27
         assert mine.snapshot().find(table("a.mine"))
+
+
+class TestChange:
+    """`Catalog.change` and `retry`: a change that conflicts is made again on the new latest version."""
+
+    @pytest.fixture
+    def mine(self, catalog, clock):
+        store = RacingStore(catalog, 3, lambda winner, number: winner.alter_table(table("a.t"), {"k": str(number)}))
+        return Catalog(store, clock)
+
+    def test_it_is_made_again_after_each_conflict(self, mine):
+        seen = []
+
+        def change(transaction):
+            seen.append(transaction.table(table("a.t")).properties.get("k"))
+            transaction.alter_table(table("a.t"), {"k": "mine"})
+
+        made = mine.change(change, [table("a.t")], again=True)
+        assert seen[1:] == ["0", "1", "2"]
+        assert mine.snapshot().version == made.version
+        assert mine.snapshot().table(table("a.t")).properties["k"] == "mine"
+
+    def test_without_again_the_conflict_is_raised(self, mine):
+        with pytest.raises(CommitConflict):
+            mine.change(lambda transaction: transaction.alter_table(table("a.t"), {"k": "mine"}))
+        assert mine.snapshot().table(table("a.t")).properties["k"] == "0"
+
+    def test_an_error_of_the_change_is_raised_at_once(self, mine):
+        calls = []
+
+        def change(transaction):
+            calls.append(1)
+            transaction.drop_table(table("a.none"))
+
+        with pytest.raises(TableNotFound):
+            mine.change(change, again=True)
+        assert len(calls) == 1
+
+    def test_the_last_conflict_is_raised(self, clock):
+        errors = [CommitConflict(str(number)) for number in range(5)]
+
+        def change():
+            raise errors.pop(0)
+
+        with pytest.raises(CommitConflict, match="2: look"):
+            retry(change, 3, clock=clock)
+        assert len(clock.slept) == 2
 
 
 class TestDistributed:

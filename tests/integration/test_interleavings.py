@@ -21,7 +21,7 @@ from itertools import combinations
 
 import pytest
 
-from olympia_cli.catalog import commit, distributed, staging, versions
+from olympia_cli.catalog import commit, distributed, references, staging, versions
 from olympia_cli.catalog import replay as replay_actions
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import FileWriter
@@ -31,7 +31,6 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
     Damaged,
     InvalidOption,
-    PathMissing,
     TransactionExpired,
     TransactionNotFound,
     VersionNotFound,
@@ -540,7 +539,7 @@ def test_without_writing_old_files_again_a_writer_commits_what_is_deleted(monkey
         self._written.update(files)
         check_alive()
 
-    monkeypatch.setattr(FileWriter, "_ready", naive)
+    monkeypatch.setattr(FileWriter, "before_root", naive)
     found = _find(explore(scene().play, 1, points=_of("writer")))
     assert "missing" in str(found.violation)
 
@@ -641,16 +640,12 @@ def test_believing_two_roots_that_are_read_at_once_takes_a_purged_version_for_th
         return Scene(aged, {"reader": read_after_hint(2), "expire": in_turn(mark_now, HOUR, purge_now)})
 
     check_all(explore(scene().play, 2, points=points))
-    real = versions._climb
+    real = references.confirm
 
-    def naive(store, start, width, ceiling=None, wanted=versions.nothing):
-        paths = [versions.root_path(version, width) for version in (start, start + 1)]
-        here, after = (data for _, data in store.read_many(paths))
-        if isinstance(here, bytes) and isinstance(after, PathMissing):
-            return versions.RootFile(start, width, here)
-        return real(store, start, width, ceiling, wanted)
+    def naive(store, candidate, paths=()):
+        return candidate.guess or real(store, candidate, paths)
 
-    monkeypatch.setattr(versions, "_climb", naive)
+    monkeypatch.setattr(references, "confirm", naive)
     found = _find(explore(scene().play, 2, points=points))
     assert "reader ended in Damaged" in str(found.violation)
 

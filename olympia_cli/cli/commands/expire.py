@@ -194,19 +194,24 @@ def _run_after_others(session: Session, run_once: Callable[[list[Planner]], None
 
     `run_once` plans and applies, and appends its planners to the given list.
     """
+    from olympia_cli.catalog.commit import retry
     from olympia_cli.errors import CommitConflict, PartlyDone
     from olympia_cli.ops.expire.expire import overtaken
 
-    for tries_left in reversed(range(TRIES)):
-        planners: list[Planner] = []
-        try:
-            run_once(planners)
-            return
-        except (CommitConflict, PartlyDone) as error:
-            conflict = isinstance(error, CommitConflict) or isinstance(error.__cause__, CommitConflict)
-            if not tries_left or not conflict or not all(map(overtaken, planners)):
-                raise
+    planners: list[Planner] = []
+
+    def expire() -> None:
+        planners.clear()
+        run_once(planners)
+
+    def is_overtaken(error: Exception) -> bool:
+        cause = error.__cause__ if isinstance(error, PartlyDone) else error
+        if not isinstance(cause, CommitConflict) or not all(map(overtaken, planners)):
+            return False
         session.say("another expire committed first: planning again")
+        return True
+
+    retry(expire, TRIES, is_overtaken)
 
 
 def _expire(
