@@ -23,7 +23,8 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.pb.actions_pb2 import RenameDef
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
-from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+from olympia_cli.importers.properties import FORMER_NAME
+from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, full_name
 from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields
 from olympia_cli.ops.inspect.log import alter_payload
@@ -34,7 +35,6 @@ from olympia_cli.ops.inspect.log import alter_payload
 # a `%` before two hex digits. A name that is then too long for the catalog is cut, and ends in `~` and 16 hex digits of
 # its SHA-256. The property `olympia.import.name` keeps the former name.
 
-FORMER_NAME = "olympia.import.name"
 _ILLEGAL = re.compile("[\x00-\x20\x7f\ud800-\udfff]")
 _FORBIDDEN = re.compile(f"{_ILLEGAL.pattern}|%(?=[0-9A-Fa-f]{{2}})")
 _DIGITS = 16
@@ -106,7 +106,7 @@ def of_source(source: Snapshot) -> Iterator[None]:
         raise
 
 
-def count(done: Imported, renaming: Renaming, change: ObjectChange) -> None:
+def count(done: ImportResult, renaming: Renaming, change: ObjectChange) -> None:
     """Record an object that is imported."""
     name, definition = renaming.name(change.name), cast("CatalogObject[ObjectDefinition]", change.new).definition
     if (former := renaming.former(change.name)) is not None:
@@ -114,7 +114,7 @@ def count(done: Imported, renaming: Renaming, change: ObjectChange) -> None:
     if isinstance(name, TableName):
         location = definition.iceberg_metadata_location if isinstance(definition, TableDef) else ""
         (done.created if change.change == "created" else done.moved_on).append(
-            FoundTable(name, str(change.name), location)
+            ImportedTable(name, str(change.name), location)
         )
     elif isinstance(name, NamespaceName):
         done.namespaces += change.change == "created"
@@ -131,7 +131,7 @@ class Bringing:
     transaction: Transaction
     source: Snapshot | None
     renaming: Renaming
-    done: Imported
+    done: ImportResult
     here: dict[tuple[Kind, str], ObjectName] = field(init=False)
     moves: list[tuple[ObjectName, ObjectName]] = field(default_factory=list)
     joined: set[str] = field(default_factory=set)
@@ -337,7 +337,7 @@ class Bringing:
         count(self.done, self.renaming, ObjectChange(what, change.name, change.old_name, None, change.new))
 
     def _leave(self, change: ObjectChange, why: str) -> None:
-        self.done.left_out.append(LeftOut(f"{change.name.kind.word} {change.name}", why))
+        self.done.left_out.append(Omission(f"{change.name.kind.word} {change.name}", why))
 
     def _content(self, name: ObjectName) -> bytes:
         definition = self.transaction.draft.get(name)

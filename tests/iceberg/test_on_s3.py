@@ -19,10 +19,10 @@ from olympia_cli.importers.deltacat.adoption import Adoption, import_at
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.source import Source
 from olympia_cli.importers.footers import LocalFooters, open_io
-from olympia_cli.importers.iceberg import Imported
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import find_folders
 from olympia_cli.importers.parquet_tables import ParquetImport
+from olympia_cli.importers.result import ImportResult
 from olympia_cli.storage.open import open_store
 from tests.helpers.adopting import RewritesHere
 from tests.helpers.check import replay
@@ -101,7 +101,7 @@ def test_parquet_files_in_a_bucket_become_a_table(settings: dict[str, str]) -> N
         sink = pa.BufferOutputStream()
         pq.write_table(ROWS, sink)
         store.create(f"events/day={day}/p.parquet", sink.getvalue().to_pybytes())
-    catalog, done = OlympiaCatalog("lake", **settings), Imported()
+    catalog, done = OlympiaCatalog("lake", **settings), ImportResult()
     folders, _ = find_folders(store.list())
     sizes = catalog.store_catalog.snapshot().sizes
     importing = ParquetImport(prefix, LocalFooters(prefix, open_io(prefix, settings)), Renaming(sizes), catalog)

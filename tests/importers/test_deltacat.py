@@ -146,7 +146,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     store = CountingStore(LocalStore(str(made.folder)))
     done, _ = bring(Source(store), new_store(tmp_path / "c"))
     [left_out] = done.left_out
-    assert left_out.why.endswith("it has 67,108,865 bytes, which no metadata has")
+    assert left_out.reason.endswith("it has 67,108,865 bytes, which no metadata has")
     assert file.relative_to(made.folder).as_posix() not in store.paths("read", "read_many")
 
 

@@ -83,7 +83,7 @@ def run(
     need_pyiceberg()
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.importers.deltacat.source import Source
-    from olympia_cli.importers.iceberg import Remedy
+    from olympia_cli.importers.result import ImportAdvice
 
     session = Session(ctx)
     with session.progress() as progress:
@@ -92,8 +92,10 @@ def run(
     words = command_words(
         "import", "deltacat", "--rewrite", *([] if into is None else ["--into", into]), names=[source]
     )
-    origin.remedy = Remedy("import it too: merge and rewrite its rows on Spark", words)
-    origin.last_remedy = Remedy("let DeltaCAT compact the partition, which keeps its rows, and import again", words)
+    origin.remedy = ImportAdvice("import it too: merge and rewrite its rows on Spark", words)
+    origin.last_remedy = ImportAdvice(
+        "let DeltaCAT compact the partition, which keeps its rows, and import again", words
+    )
     before = origin.before(at, SystemClock().now_millis())
     if check:
         _check(session, origin, before)

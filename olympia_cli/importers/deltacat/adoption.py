@@ -22,8 +22,16 @@ from olympia_cli.importers.deltacat.schemas import Unfit
 from olympia_cli.importers.deltacat.source import Contents, Found, Source, SourceTable, Unreadable, contents
 from olympia_cli.importers.deltacat.staging import Key, Staging, is_as_made
 from olympia_cli.importers.deltacat.tables import TablePlan, Written, bring, known_files, make, plan
-from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
 from olympia_cli.importers.olympia import ImportNote, check_into, read_note
+from olympia_cli.importers.properties import (
+    DELTACAT_LEFT_OUT,
+    DELTACAT_METADATA,
+    DELTACAT_NAMESPACE,
+    DELTACAT_REWRITTEN,
+    DELTACAT_TABLE,
+    DELTACAT_TRANSACTION,
+)
+from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, time_text
 
 # Run an import: one commit for a whole catalog, or one per transaction.
@@ -32,9 +40,9 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_fou
 # interrupted history continues where it stopped.
 
 
-def import_at(adoption: Adoption, before: int, message: str) -> tuple[Imported, int]:
+def import_at(adoption: Adoption, before: int, message: str) -> tuple[ImportResult, int]:
     """Import the catalog as it is at a time, in one commit. Return the result, and the version."""
-    left_out: list[LeftOut] = []
+    left_out: list[Omission] = []
     adoption.begin(before)
     _check_note(adoption, before)
     adoption.take(_readable(adoption.source, before, left_out), adoption.dropped(before))
@@ -42,7 +50,7 @@ def import_at(adoption: Adoption, before: int, message: str) -> tuple[Imported, 
     return _told(adoption, left_out), version
 
 
-def _readable(source: Source, before: int, left_out: list[LeftOut]) -> Iterator[Namespace | SourceTable]:
+def _readable(source: Source, before: int, left_out: list[Omission]) -> Iterator[Namespace | SourceTable]:
     for found in source.tables(before):
         if isinstance(found, Found):
             left_out.append(unread(found))
@@ -50,12 +58,12 @@ def _readable(source: Source, before: int, left_out: list[LeftOut]) -> Iterator[
             yield found
 
 
-def unread(found: Found) -> LeftOut:
+def unread(found: Found) -> Omission:
     """Return an unreadable object, with the reason."""
-    return LeftOut(f"{KINDS[len(found.row.object) - 1]} {found.row.object[-1]}", f"{found.row.path}: {found.body}")
+    return Omission(f"{KINDS[len(found.row.object) - 1]} {found.row.object[-1]}", f"{found.row.path}: {found.body}")
 
 
-def import_history(adoption: Adoption, before: int, message: str) -> tuple[Imported, int]:
+def import_history(adoption: Adoption, before: int, message: str) -> tuple[ImportResult, int]:
     """Import each new transaction as a commit, in the order of their ends."""
     adoption.begin(before)
     note = _check_note(adoption, before)
@@ -87,7 +95,7 @@ class _State:
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     tables: dict[tuple[str, ...], SourceTable] = field(default_factory=dict)
     inside: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)
-    unread: dict[tuple[str, ...], LeftOut] = field(default_factory=dict)
+    unread: dict[tuple[str, ...], Omission] = field(default_factory=dict)
 
     def apply(self, adoption: Adoption, written: Iterator[Found]) -> tuple[list[Namespace | SourceTable], list[Key]]:
         """Apply the objects that one transaction wrote. Return those that it touched, and those that it dropped."""
@@ -175,7 +183,7 @@ def _commit(adoption: Adoption, before: int, message: str) -> int:
     return adoption.commit(message)
 
 
-def _told(adoption: Adoption, left_out: list[LeftOut]) -> Imported:
+def _told(adoption: Adoption, left_out: list[Omission]) -> ImportResult:
     adoption.done.created, adoption.done.moved_on = [*adoption.created.values()], [*adoption.moved_on.values()]
     adoption.done.left_out = [*left_out, *(one for told in adoption.told.values() for one in told)]
     return adoption.done
@@ -232,7 +240,7 @@ class Adoption(Staging):
         self, key: Key, here: ObjectName, name: NamespaceName, named: ObjectName, properties: dict[str, str]
     ) -> None:
         present = self._present(here)
-        before = self.renaming.name(as_found(Kind.NAMESPACE, present.properties.get(staging.NAMESPACE, "")))
+        before = self.renaming.name(as_found(Kind.NAMESPACE, present.properties.get(DELTACAT_NAMESPACE, "")))
         if here == name and all(present.properties.get(one) == value for one, value in properties.items()):
             self.done.unchanged += 1
         elif here != before and here != name:
@@ -256,7 +264,7 @@ class Adoption(Staging):
 
     def _was_rewritten(self, key: Key) -> bool:
         here = self.here.get(key)
-        return here is not None and self._present(here).properties.get(staging.REWRITTEN) == "true"
+        return here is not None and self._present(here).properties.get(DELTACAT_REWRITTEN) == "true"
 
     def _hold(self, key: Key, table: SourceTable, held: Contents) -> None:
         body = table.found.body
@@ -278,12 +286,12 @@ class Adoption(Staging):
             return
         assert isinstance(here, TableName)
         present = self._present(here)
-        former = (present.properties.get(name, "") for name in (staging.NAMESPACE, staging.TABLE))
+        former = (present.properties.get(name, "") for name in (DELTACAT_NAMESPACE, DELTACAT_TABLE))
         known_as = TableName.known_legal(*former)
-        is_new = here != name or known_as != table.name or present.properties.get(staging.TRANSACTION) != last
+        is_new = here != name or known_as != table.name or present.properties.get(DELTACAT_TRANSACTION) != last
         is_new = is_new or (bool(held.pieces) and not self._was_rewritten(key))
         planned: TablePlan | None = None
-        if is_new or held.skipped or present.properties.get(staging.LEFT_OUT) != "0":
+        if is_new or held.skipped or present.properties.get(DELTACAT_LEFT_OUT) != "0":
             planned, known = self._plan(here, held)
             # files that were left out before may exist now
             is_new = is_new or not planned.files.keys() <= known
@@ -318,7 +326,7 @@ class Adoption(Staging):
             return
         made = cast(TableDef, self._present(here)).iceberg_metadata_location
         if planned.pieces or self._was_rewritten(key):
-            properties[staging.REWRITTEN] = "true" if planned.pieces else "false"
+            properties[DELTACAT_REWRITTEN] = "true" if planned.pieces else "false"
         self._note(key, here, named, made, planned, written, self.moved_on)
         self._change(key, name, properties | _made(made, planned, written), f"table {named}")
 
@@ -336,7 +344,7 @@ class Adoption(Staging):
         if not self.dry_run:
             state, written = make(self.staged, name, key[1], planned, self.rewriter)
             location = self.staged.stage(state)
-        properties |= _made(location, planned, written) | ({staging.REWRITTEN: "true"} if planned.pieces else {})
+        properties |= _made(location, planned, written) | ({DELTACAT_REWRITTEN: "true"} if planned.pieces else {})
         definition = TableDef(id=key[1], properties=properties, iceberg_metadata_location=location)
         self._create(definition, name, named)
         self._note(key, name, named, location, planned, written, self.created)
@@ -349,7 +357,7 @@ class Adoption(Staging):
         location: str,
         planned: TablePlan,
         written: Written,
-        into: dict[Key, FoundTable],
+        into: dict[Key, ImportedTable],
     ) -> None:
         """Record a table that is created or moves on; a table that this import created only counts as created.
         Unwritten files are not counted."""
@@ -359,7 +367,7 @@ class Adoption(Staging):
         if planned.pieces and self.dry_run:
             files = rows = size = None
         skipped, columns = (*planned.skipped, *written.skipped), columns_told(planned.schema)
-        found = FoundTable(name, str(named), location, frozenset(), files, rows, skipped, size, columns)
+        found = ImportedTable(name, str(named), location, frozenset(), files, rows, skipped, size, columns)
         (self.created if key in self.created else into)[key] = found
 
     def _plan(self, here: TableName, held: Contents) -> tuple[TablePlan, frozenset[str]]:
@@ -368,26 +376,28 @@ class Adoption(Staging):
         known = frozenset(known_files(table))
         return plan(self.base, self.io, held, table.spec(), known), known
 
-    def _tell_skipped(self, key: Key, name: TableName, planned: TablePlan | None, more: Sequence[LeftOut] = ()) -> None:
+    def _tell_skipped(
+        self, key: Key, name: TableName, planned: TablePlan | None, more: Sequence[Omission] = ()
+    ) -> None:
         skipped = [*(() if planned is None else planned.skipped), *more]
         if skipped:
-            self.told[key] = [LeftOut(f"{one.what} of table {name}", one.why, one.remedy) for one in skipped]
+            self.told[key] = [Omission(f"{one.part} of table {name}", one.reason, one.advice) for one in skipped]
 
 
-def _unwritten(properties: Mapping[str, str], planned: TablePlan | None) -> list[LeftOut]:
+def _unwritten(properties: Mapping[str, str], planned: TablePlan | None) -> list[Omission]:
     """Return the rows that an earlier rewrite could not read: they are not tried again, and are still missing."""
-    noted = properties.get(staging.LEFT_OUT, "")
+    noted = properties.get(DELTACAT_LEFT_OUT, "")
     missing = int(noted) - len(planned.skipped) if planned is not None and noted.isdecimal() else 0
-    is_rewritten = properties.get(staging.REWRITTEN) == "true"
-    return [LeftOut(f"rows of {missing} partitions", _UNWRITTEN)] if is_rewritten and missing > 0 else []
+    is_rewritten = properties.get(DELTACAT_REWRITTEN) == "true"
+    return [Omission(f"rows of {missing} partitions", _UNWRITTEN)] if is_rewritten and missing > 0 else []
 
 
 def _made(location: str, planned: TablePlan, written: Written) -> dict[str, str]:
     """Return the properties of a table that the next import needs."""
     left_out = str(len(planned.skipped) + len(written.skipped))
     # without a transaction, the table counts as changed and is rewritten
-    again = {staging.TRANSACTION: ""} if written.may_come else {}
-    return {staging.METADATA: location, staging.LEFT_OUT: left_out, **again}
+    again = {DELTACAT_TRANSACTION: ""} if written.may_come else {}
+    return {DELTACAT_METADATA: location, DELTACAT_LEFT_OUT: left_out, **again}
 
 
 # Inspect a DeltaCAT catalog at a time, with its transactions, without importing it.
@@ -406,7 +416,7 @@ class Told:
     problem: str | None = None
 
 
-def look(adoption: Adoption, before: int) -> tuple[Imported, list[Told]]:
+def look(adoption: Adoption, before: int) -> tuple[ImportResult, list[Told]]:
     """Return the result of an import into an empty catalog, which the adoption must use, and the transactions.
     Transactions are read first, because they define where URLs lead."""
     log = list(_transactions(adoption.source, before))

@@ -27,7 +27,7 @@ from olympia_cli.importers.deltacat.bodies import (
 from olympia_cli.importers.deltacat.index import FOREVER, KINDS, TRANSACTION_ID, Ended, Index, Row
 from olympia_cli.importers.deltacat.rewrite import Piece, PieceFile, Step, why_not
 from olympia_cli.importers.deltacat.schemas import with_default
-from olympia_cli.importers.iceberg import LeftOut, Remedy
+from olympia_cli.importers.result import ImportAdvice, Omission
 from olympia_cli.importers.wire import Malformed
 from olympia_cli.names import Ago, AtTime, OnDay, TableName, parse_reference, settle
 from olympia_cli.storage.protocol import Store, check_path
@@ -65,10 +65,10 @@ class Contents:
 
     version: TableVersion
     files: tuple[SourceFile, ...]
-    skipped: tuple[LeftOut, ...]
+    skipped: tuple[Omission, ...]
     is_torn: bool
     pieces: tuple[Piece, ...] = ()
-    remedy: Remedy | None = None
+    remedy: ImportAdvice | None = None
     rewrites: bool = False
 
 
@@ -218,10 +218,10 @@ def _need(found: Found | None, type: type[T], what: str) -> T:
 class _Skipped:
     """Parts that are left out, grouped by reason: a table may have a million files."""
 
-    def __init__(self, remedy: Remedy | None) -> None:
+    def __init__(self, remedy: ImportAdvice | None) -> None:
         self._by_reason: dict[str, list[str]] = defaultdict(list)
         self.remedy = remedy
-        self._remedies: dict[str, Remedy | None] = {}
+        self._remedies: dict[str, ImportAdvice | None] = {}
         self.is_torn = False
 
     def tear(self, what: str, why: str) -> None:
@@ -232,13 +232,13 @@ class _Skipped:
     def add(self, what: str, why: str) -> None:
         self._by_reason[why].append(what)
 
-    def leave(self, what: str, why: str, remedy: Remedy | None = None) -> None:
+    def leave(self, what: str, why: str, remedy: ImportAdvice | None = None) -> None:
         """Add a part that could be imported if its rows were rewritten, or by another remedy."""
         self._remedies[why] = remedy or self.remedy
         self.add(what, why)
 
-    def told(self) -> tuple[LeftOut, ...]:
-        return tuple(LeftOut(told_as_one(what), why, self._remedies.get(why)) for why, what in self._by_reason.items())
+    def told(self) -> tuple[Omission, ...]:
+        return tuple(Omission(told_as_one(what), why, self._remedies.get(why)) for why, what in self._by_reason.items())
 
 
 def told_as_one(things: list[str]) -> str:
@@ -299,8 +299,8 @@ class Source:
     """A catalog to import. `remedy` advises how to import parts that plain files cannot express, if there is a way.
     `last_remedy` is for partitions whose rows are unknown."""
 
-    remedy: Remedy | None = None
-    last_remedy: Remedy | None = None
+    remedy: ImportAdvice | None = None
+    last_remedy: ImportAdvice | None = None
 
     def __init__(self, store: Store) -> None:
         self.store = store

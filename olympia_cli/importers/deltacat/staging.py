@@ -27,42 +27,35 @@ from olympia_cli.importers.deltacat.bodies import Namespace, Table
 from olympia_cli.importers.deltacat.index import Row
 from olympia_cli.importers.deltacat.rewrite import Rewriter
 from olympia_cli.importers.deltacat.source import Contents, Source
-from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
-from olympia_cli.importers.objects import FORMER_NAME, Renaming
+from olympia_cli.importers.objects import Renaming
+from olympia_cli.importers.properties import (
+    DELTACAT,
+    DELTACAT_CATALOG,
+    DELTACAT_DESCRIPTION,
+    DELTACAT_HISTORY,
+    DELTACAT_METADATA,
+    DELTACAT_NAMESPACE,
+    DELTACAT_PROPERTY,
+    DELTACAT_TABLE,
+    DELTACAT_TRANSACTION,
+    DELTACAT_VERSION,
+    FORMER_NAME,
+)
+from olympia_cli.importers.result import ImportAdvice, ImportedTable, ImportResult, Omission
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, time_text
 from olympia_cli.ops.inspect.diff import changed_fields
 from olympia_cli.ops.inspect.log import alter_payload
 
-# The properties in which an imported object records its source; they begin with `deltacat.`.
-#
-# | property | of | meaning |
-# | --- | --- | --- |
-# | `deltacat.catalog` | both | id of the catalog, wherever it is copied to |
-# | `deltacat.namespace`, `deltacat.table` | both, tables | its names there |
-# | `deltacat.transaction` | both | the last transaction that wrote to it |
-# | `deltacat.history` | both | its newest hundred revisions: number, operation, transaction, time |
-# | `deltacat.table-version` | tables | the version of the table |
-# | `deltacat.description` | tables | its description |
-# | `deltacat.property.*` | both | properties whose own names have another meaning here |
-# | `deltacat.left-out` | tables | number of groups of parts that were left out |
-# | `deltacat.rewritten` | tables | whether rows of it were merged and rewritten |
-# | `deltacat.metadata-location` | tables | the metadata of the import: any other was written here |
-
-PREFIX = "deltacat."
-CATALOG, TRANSACTION, METADATA = f"{PREFIX}catalog", f"{PREFIX}transaction", f"{PREFIX}metadata-location"
-REWRITTEN = f"{PREFIX}rewritten"
-NAMESPACE, TABLE, LEFT_OUT = f"{PREFIX}namespace", f"{PREFIX}table", f"{PREFIX}left-out"
 _REVISIONS = 100
-_OWN = f"{PREFIX}property."
 
 
 def of_namespace(namespace: Namespace, catalog: str, revisions: Iterable[Row]) -> dict[str, str]:
     own = {
         # a `location` would set the folder of new tables here
-        (f"{_OWN}{key}" if key == "location" or key.startswith((RESERVED, PREFIX)) else key): value
+        (f"{DELTACAT_PROPERTY}{key}" if key == "location" or key.startswith((RESERVED, DELTACAT)) else key): value
         for key, value in texts(namespace.properties).items()
     }
-    return {**own, CATALOG: catalog, NAMESPACE: text(namespace.name), **_history(revisions)}
+    return {**own, DELTACAT_CATALOG: catalog, DELTACAT_NAMESPACE: text(namespace.name), **_history(revisions)}
 
 
 def of_table(
@@ -70,15 +63,15 @@ def of_table(
 ) -> dict[str, str]:
     description = contents.version.description or table.description
     found = {
-        **{f"{_OWN}{key}": value for key, value in texts(table.properties).items()},
-        CATALOG: catalog,
-        NAMESPACE: text(namespace),
-        TABLE: text(table.name),
+        **{f"{DELTACAT_PROPERTY}{key}": value for key, value in texts(table.properties).items()},
+        DELTACAT_CATALOG: catalog,
+        DELTACAT_NAMESPACE: text(namespace),
+        DELTACAT_TABLE: text(table.name),
         **_history(revisions),
-        TRANSACTION: transaction,
-        f"{PREFIX}table-version": contents.version.version,
+        DELTACAT_TRANSACTION: transaction,
+        DELTACAT_VERSION: contents.version.version,
     }
-    return {**found, **({f"{PREFIX}description": text(description)} if description else {})}
+    return {**found, **({DELTACAT_DESCRIPTION: text(description)} if description else {})}
 
 
 def _history(revisions: Iterable[Row]) -> dict[str, str]:
@@ -92,7 +85,7 @@ def _history(revisions: Iterable[Row]) -> dict[str, str]:
         }
         for row in rows[-_REVISIONS:]
     ]
-    return {TRANSACTION: rows[-1].transaction if rows else "", f"{PREFIX}history": json.dumps(told)}
+    return {DELTACAT_TRANSACTION: rows[-1].transaction if rows else "", DELTACAT_HISTORY: json.dumps(told)}
 
 
 def texts(properties: Mapping[Any, Any]) -> dict[str, str]:
@@ -110,7 +103,7 @@ def text(value: str) -> str:
 
 
 _UUID = re.compile("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NAMES = (NAMESPACE, TABLE, FORMER_NAME)
+_NAMES = (DELTACAT_NAMESPACE, DELTACAT_TABLE, FORMER_NAME)
 
 Key = tuple[Kind, str]
 """An object, by its kind and id."""
@@ -129,12 +122,12 @@ class Staging:
     renaming: Renaming
     dry_run: bool
     rewriter: Rewriter | None = None
-    done: Imported = field(default_factory=Imported)
+    done: ImportResult = field(default_factory=ImportResult)
     here: dict[Key, ObjectName] = field(default_factory=dict)
     mine: set[Key] = field(default_factory=set)
-    told: dict[Key, list[LeftOut]] = field(default_factory=dict)
-    created: dict[Key, FoundTable] = field(default_factory=dict)
-    moved_on: dict[Key, FoundTable] = field(default_factory=dict)
+    told: dict[Key, list[Omission]] = field(default_factory=dict)
+    created: dict[Key, ImportedTable] = field(default_factory=dict)
+    moved_on: dict[Key, ImportedTable] = field(default_factory=dict)
     staged: CatalogTransaction = field(init=False)
     _version: int | None = None
     _before: int = field(init=False)
@@ -164,7 +157,7 @@ class Staging:
         for kind in (Kind.NAMESPACE, Kind.TABLE):
             for found in snapshot.objects(kind):
                 self.here[kind, found.id] = found.name
-                if found.definition.properties.get(CATALOG) == self.source.index.identity:
+                if found.definition.properties.get(DELTACAT_CATALOG) == self.source.index.identity:
                     self.mine.add((kind, found.id))
 
     def dropped(self, before: int) -> list[Key]:
@@ -262,8 +255,8 @@ class Staging:
         assert found is not None
         return found
 
-    def _leave(self, key: Key, what: str, why: str, remedy: Remedy | None = None) -> None:
-        self.told[key] = [LeftOut(what, why, remedy)]
+    def _leave(self, key: Key, what: str, why: str, remedy: ImportAdvice | None = None) -> None:
+        self.told[key] = [Omission(what, why, remedy)]
 
     def _former_name(self, named: ObjectName) -> ObjectName:
         """Return the name that an import gave the object here; its namespace may already have moved."""
@@ -276,4 +269,4 @@ class Staging:
 def is_as_made(definition: ObjectDefinition) -> bool:
     """Return True if a table is as an import left it."""
     assert isinstance(definition, TableDef)
-    return definition.properties.get(METADATA) == definition.iceberg_metadata_location
+    return definition.properties.get(DELTACAT_METADATA) == definition.iceberg_metadata_location

@@ -40,9 +40,9 @@ from olympia_cli.importers.deltacat.schemas import (
 )
 from olympia_cli.importers.deltacat.source import Contents, SourceFile
 from olympia_cli.importers.footers import LocalFooters
-from olympia_cli.importers.iceberg import LeftOut
 from olympia_cli.importers.parquet import ParquetFile
 from olympia_cli.importers.parquet_tables import data_file, new_table
+from olympia_cli.importers.result import Omission
 from olympia_cli.names import TableName
 
 
@@ -54,7 +54,7 @@ class TablePlan:
     schema: Schema
     spec: PartitionSpec
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]]
-    skipped: tuple[LeftOut, ...]
+    skipped: tuple[Omission, ...]
     is_torn: bool
     version: TableVersion
     pieces: tuple[Piece, ...]
@@ -112,7 +112,7 @@ def plan(
             is_torn = is_torn or is_known
             stays = "; its table has this file, and was not changed" if is_known else ""
             skipped.append(
-                LeftOut(file.path, f"{error}{stays}", contents.remedy if isinstance(error, Rewritable) else None)
+                Omission(file.path, f"{error}{stays}", contents.remedy if isinstance(error, Rewritable) else None)
             )
             continue
         files[f"{base}/{file.path}"] = (file, footer, Record(*values))
@@ -157,7 +157,7 @@ class Written:
     """The data files of rewritten pieces, and the pieces without files. `may_come` says that more memory would help."""
 
     files: tuple[DataFile, ...] = ()
-    skipped: tuple[LeftOut, ...] = ()
+    skipped: tuple[Omission, ...] = ()
     may_come: bool = False
 
     @classmethod
@@ -166,7 +166,7 @@ class Written:
             return cls()
         done = rewriter.write(metadata, plan.version, plan.pieces)
         files = tuple(file for one in done if not isinstance(one, str) for file in one)
-        skipped = tuple(LeftOut("a partition", f"it is not rewritten: {one}") for one in done if isinstance(one, str))
+        skipped = tuple(Omission("a partition", f"it is not rewritten: {one}") for one in done if isinstance(one, str))
         return cls(files, skipped, any(isinstance(one, OutOfMemory) for one in done))
 
 
