@@ -163,10 +163,10 @@ def bring_iox(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
 
 def bring_deltacat(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
     from olympia_cli.iceberg import OlympiaCatalog
-    from olympia_cli.importers.deltacat.adoption import Adoption, import_at
+    from olympia_cli.importers.deltacat.imports import DeltacatImport
     from olympia_cli.importers.deltacat.index import FOREVER
     from olympia_cli.importers.deltacat.source import Source
-    from olympia_cli.importers.footers import open_io
+    from olympia_cli.importers.footers import SourceFolder
     from olympia_cli.importers.objects import Renaming
 
     reads: Counter[int] = Counter()
@@ -179,7 +179,7 @@ def bring_deltacat(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
 
     base, store, here = f"file://{source}", Read(LocalStore(source)), Catalog(LocalStore(dest, durable=False))
     catalog, renaming = OlympiaCatalog.of(here), Renaming(here.snapshot().sizes)
-    done, version = import_at(Adoption(Source(store), base, open_io(base, {}), catalog, renaming, False), FOREVER, "")
+    done, version = DeltacatImport(Source(store), SourceFolder(base), catalog, renaming).run(FOREVER, "")
     return done, version, max(reads.values())
 
 

@@ -23,7 +23,7 @@ from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, VersionNotF
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.strict_json import read_json
-from olympia_cli.importers.objects import AT_ONCE, KINDS, Bringing, Renaming, count, of_source
+from olympia_cli.importers.objects import AT_ONCE, KINDS, ObjectImport, PresentObjects, Renaming, count, of_source
 from olympia_cli.importers.result import ImportResult, Omission
 from olympia_cli.names import AtVersion, Kind, time_text
 from olympia_cli.ops.inspect.diff import ObjectChange, diff
@@ -88,19 +88,20 @@ def _bring(
     """Stage the content of a version of the source, and the note."""
     done, note = ImportResult(), read_note(transaction, wanted.definition.id)
     _check_note(note, wanted, into)
-    bringing = Bringing(transaction, wanted, _renaming(wanted, transaction.base.sizes, into), done)
+    renaming = _renaming(wanted, transaction.base.sizes, into)
+    objects = ObjectImport(PresentObjects.of(transaction), wanted, renaming, done)
     taken: set[str] = set()
     if note is not None and note.version != wanted.version:
         try:
             with of_source(wanted):
                 before = open_snapshot(source.store, AtVersion(note.version), source.clock.now_millis(), near=wanted)
-            bringing.take(_noted(_there(_changes(before, wanted), wanted), taken))
+            objects.take(_noted(_there(_changes(before, wanted), wanted), taken))
         except (Damaged, VersionNotFound) as error:
             # the content of that version is lost, so objects that differ are not touched
             done.left_out.append(Omission(f"v{note.version}", error.message))
             is_last = True
     if note is None or is_last:
-        bringing.take_present(_there(present(wanted, done, taken), wanted))
+        objects.take_present(_there(present(wanted, done, taken), wanted))
     new = ImportNote(wanted.version, into)
     if note != new:
         transaction.note_import(wanted.definition.id, new.encode())

@@ -31,14 +31,14 @@ from pyiceberg.types import LongType, NestedField, StringType
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.deltacat import rewrite
-from olympia_cli.importers.deltacat.adoption import Adoption, import_at, look
-from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
+from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
+from olympia_cli.importers.deltacat.metadata import Entry, TableVersion
 from olympia_cli.importers.deltacat.rewrite import WHOLE, Piece, PieceFile, Step, merged
 from olympia_cli.importers.deltacat.rows import read_rows, survives
 from olympia_cli.importers.deltacat.schemas import Unfit
 from olympia_cli.importers.deltacat.source import Source
-from olympia_cli.importers.footers import open_io
+from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.result import ImportAdvice
 from olympia_cli.storage.local import LocalStore
@@ -61,7 +61,8 @@ FATAL_ORC = zlib.decompress(
     )
 )
 """An ORC file with four wrong bytes or fewer, found by chance, that Arrow does not survive."""
-COMPACT = ImportAdvice("compact it", ("import", "deltacat"))
+REWRITE = ("import", "deltacat", "--rewrite", "made")
+COMPACT = ImportAdvice("let DeltaCAT compact the partition, which keeps its rows, and import again", REWRITE)
 DELETE = {"type": "delete", "entry_type": "equality_delete"}
 
 
@@ -75,19 +76,16 @@ class World:
         self.store = LocalStore(str(folder / "c"))
         Catalog.create(self.store)
 
-    def adoption(self, rewriter, dry_run):
-        base = f"file://{self.made.folder}"
-        source = Source(LocalStore(str(self.made.folder)))
-        source.remedy = ImportAdvice("do it", ("import", "deltacat"))
-        source.last_remedy = COMPACT
+    def importing(self, rewriter, dry_run):
+        source = Source(LocalStore(str(self.made.folder)), "made")
         catalog, renaming = OlympiaCatalog.of(Catalog(self.store)), Renaming(Catalog(self.store).snapshot().sizes)
-        return Adoption(source, base, open_io(base, {}), catalog, renaming, dry_run, rewriter)
+        return DeltacatImport(source, SourceFolder(f"file://{self.made.folder}"), catalog, renaming, rewriter, dry_run)
 
     def bring(self, rewrite=True, dry_run=False):
         """Import, and return the outcome and the version; `self.written` is the number of rewritten partitions."""
         properties = OlympiaCatalog.of(Catalog(self.store)).properties
         rewriter = RewritesHere(f"file://{self.made.folder}", {}, properties) if rewrite else None
-        done, version = import_at(self.adoption(rewriter, dry_run), FOREVER, "")
+        done, version = self.importing(rewriter, dry_run).run(FOREVER, "")
         self.written = rewriter.written if rewriter else 0
         return done, version
 
@@ -431,7 +429,7 @@ def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, 
     [left_out] = done.created[0].skipped
     assert (left_out.part, left_out.reason) == (odd, reason)
     assert left_out.advice is not None
-    assert left_out.advice.text == "do it"
+    assert left_out.advice == ImportAdvice("import it too: merge and rewrite its rows on Spark", REWRITE)
     assert world.rows() == [(1, "a")]
     done, version = world.bring()
     assert (why(done), world.rows(), world.written) == ([], [(1, "a"), (2, "b"), (3, "c")], 1)
@@ -489,7 +487,7 @@ def test_inspect_and_import_agree(world, partition):
     partition(3, b"junk", content_type="application/parquet")
     partition(4, packed(data((4, "d")), "application/avro"), content_type="application/avro")
     (world.made.folder / partition(5, data((5, "e")))).unlink()
-    shown, _ = look(world.adoption(None, dry_run=True), FOREVER)
+    shown, _ = world.importing(None, dry_run=True).inspect(FOREVER)
     done, _ = world.bring(rewrite=False)
     assert shown.created[0].skipped == done.created[0].skipped
     told = [(one.name, one.files, one.rows, one.size, one.columns) for one in (*shown.created, *done.created)]

@@ -55,10 +55,11 @@ def run(
         raise CatalogNotFound(f"there are no files of a catalog at {prefix}", hint="check the location")
 
     def bring(transaction: Transaction) -> ImportResult:
-        from olympia_cli.importers.objects import Bringing, Renaming
+        from olympia_cli.importers.objects import ObjectImport, PresentObjects, Renaming
 
         outcome = ImportResult(left_out=list(doubts.left_out))
-        Bringing(transaction, None, Renaming(transaction.base.sizes, keeps_legal=True), outcome).take_present(changes)
+        renaming = Renaming(transaction.base.sizes, keeps_legal=True)
+        ObjectImport(PresentObjects.of(transaction), None, renaming, outcome).take_present(changes)
         return outcome
 
     try:

@@ -15,7 +15,7 @@ from olympia_cli.masking import masked
 from olympia_cli.names import plural, time_text
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.deltacat.adoption import Told
+    from olympia_cli.importers.deltacat.source import SourceTransaction
     from olympia_cli.importers.iox.checks import Checked
     from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
     from olympia_cli.ops.fsck.findings import Finding
@@ -181,7 +181,7 @@ def print_checked(session: Session, result: Checked) -> int:
 _FIELDS = ["severity", "code", "path", "message"]
 
 
-def print_inspected(session: Session, outcome: ImportResult, transactions: Iterable[Told]) -> None:
+def print_inspected(session: Session, outcome: ImportResult, transactions: Iterable[SourceTransaction]) -> None:
     """Print the log, the newest transaction last, then the tables. Warn of data that an import would leave out."""
 
     log = [_describe_transaction(entry) for entry in transactions]
@@ -199,7 +199,7 @@ def _counted(operations: Sequence[str]) -> list[str]:
     return [f"{operations.count(type)} {type}" for type in dict.fromkeys(operations)]
 
 
-def _describe_transaction(transaction: Told) -> dict[str, Any]:
+def _describe_transaction(transaction: SourceTransaction) -> dict[str, Any]:
     return {
         "id": transaction.id,
         "state": transaction.state,
