@@ -63,7 +63,7 @@ def print_imported(
     ]
     left_out = [*((omission.part, omission.reason) for omission in outcome.left_out), *skipped]
     for what, why in left_out[:SHOWN]:
-        session.say(f"warning: left out {what}: {why}")
+        session.say(f"warning: left out {what}: {why}", is_problem=True)
     if left_out:
         advised = next((omission.advice for omission in _left_out(outcome) if omission.advice is not None), None)
         advice, command = (hint, ()) if advised is None else (advised.text, advised.command)
