@@ -66,7 +66,7 @@ class CatalogTransaction(OlympiaCatalog):
     def _view(self, *names: ObjectName) -> Transaction:
         return self._changes.transaction
 
-    def _state(self, name: TableName) -> TableState:
+    def state(self, name: TableName) -> TableState:
         with translated(name):
             state = self._changes.state(name)
         if state is None:
@@ -133,5 +133,5 @@ class DistributedCatalog(OlympiaCatalog):
                 except SavedElsewhere:
                     if attempt == ATTEMPTS - 1:
                         raise
-            self._wait(attempt)
+            self.wait(attempt)
         raise AssertionError("unreachable")

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
+from olympia_cli.iceberg.internals import schema_without_ids
 from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.settings import io_properties, same_sdk
 from olympia_cli.importers.parquet import Footer, ParquetFile
@@ -207,7 +207,7 @@ def read_footer(files: FileIO, base: str, file: ParquetFile) -> Footer | str:
         check_footer(memoryview(end)[-_length(end) : -_END])
         metadata = pq.read_metadata(io.BytesIO(end))
         schema = metadata.schema.to_arrow_schema()
-        _pyarrow_to_schema_without_ids(schema)
+        schema_without_ids(schema)
         return Footer(file, metadata, schema)
     except Exception as error:
         return "it cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]

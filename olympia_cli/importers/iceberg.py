@@ -24,13 +24,10 @@ from olympia_cli.storage.open import open_store, scheme_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.io import FileIO
 
 _METADATA = re.compile(
     r"(?P<table>.+)/metadata/(?:v(?P<v>\d+)|(?P<n>\d+)(?:-[^/]*)?)(?:\.gz)?\.metadata\.json(?:\.gz)?"
 )
-
-_NONE: Mapping[str, str] = {}
 
 # the counts of a table without snapshots
 _EMPTY = {"total-data-files": "0", "total-records": "0"}
@@ -85,12 +82,9 @@ def _load_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 def _load_no_code(catalog: Catalog, settings: Mapping[str, object]) -> None:
     """Keep a catalog from loading code that its server or its tables name, unless the user's settings name it."""
-    load = catalog._load_file_io
+    from olympia_cli.iceberg.internals import change_file_properties
 
-    def load_file_io(properties: Mapping[str, str] = _NONE, location: str | None = None) -> FileIO:
-        return load(without_code(properties), location)
-
-    catalog._load_file_io = load_file_io  # type: ignore[method-assign]
+    change_file_properties(catalog, without_code)
     for key in LOADS_CODE:
         if key not in settings:
             catalog.properties.pop(key, None)

@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import (
-    _pyarrow_to_schema_without_ids,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -31,6 +30,7 @@ from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.changes import TableState
 from olympia_cli.iceberg.columns import columns_told, partition_spec
 from olympia_cli.iceberg.conversion import identifier_of
+from olympia_cli.iceberg.internals import schema_without_ids
 from olympia_cli.iceberg.transaction import CatalogTransaction
 from olympia_cli.importers.footers import Footers
 from olympia_cli.importers.objects import Renaming
@@ -59,7 +59,7 @@ def new_table(
     """Return the table's metadata; its manifests are written. The table exists once a definition names the metadata."""
     location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
     kind = _Remembering if isinstance(getattr(Transaction, "table_metadata", None), property) else Transaction
-    transaction = kind(staged._table(name, TableState(metadata, location)))
+    transaction = kind(staged.table_of(name, TableState(metadata, location)))
     if files := list(files):
         with transaction.update_snapshot().fast_append() as append:
             for file in files:
@@ -117,7 +117,7 @@ class Plan:
 @lru_cache(maxsize=2**12)
 def _type_told(type: pa.DataType) -> str:
     # an import tells the columns of a hundred thousand tables, which have few types
-    [(_, told)] = columns_told(_pyarrow_to_schema_without_ids(pa.schema([("column", type)])))
+    [(_, told)] = columns_told(schema_without_ids(pa.schema([("column", type)])))
     return told
 
 
@@ -251,14 +251,14 @@ class ParquetImport:
         (done.created if plan.is_new else done.moved_on).append(plan.found)
 
     def _make(self, plan: Plan, staged: CatalogTransaction) -> None:
-        schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plan.schema))
+        schema = assign_fresh_schema_ids(schema_without_ids(plan.schema))
         properties = {
             PARQUET_FOLDER: plan.location,
             PARQUET_FILES: str(len(plan.footers)),
             # the files have no column ids, so readers use the names
             TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json(),
         }
-        place, spec = staged.new_table_folder(plan.name), _spec(plan.columns, schema)
+        place, spec = staged.new_folder(plan.name), _spec(plan.columns, schema)
         metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, place, properties)
         made = new_table(staged, plan.name, metadata, self._data_files(plan, metadata))
         staged.staged.create_table(plan.name, staged.stage(made))
@@ -267,7 +267,7 @@ class ParquetImport:
         """Add files to a table, and their new columns."""
         with staged.load_table(identifier_of(plan.name)).transaction() as transaction:
             with transaction.update_schema() as update:
-                update.union_by_name(_pyarrow_to_schema_without_ids(plan.schema))
+                update.union_by_name(schema_without_ids(plan.schema))
             metadata = transaction.table_metadata
             transaction.set_properties({PARQUET_FILES: str(plan.known + len(plan.footers))})
             with transaction.update_snapshot().fast_append() as append:

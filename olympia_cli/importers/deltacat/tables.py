@@ -25,6 +25,7 @@ from pyiceberg.typedef import Record
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.changes import TableState
 from olympia_cli.iceberg.conversion import identifier_of
+from olympia_cli.iceberg.internals import apply_updates
 from olympia_cli.importers.deltacat.contents import Contents, SourceFile
 from olympia_cli.importers.deltacat.metadata import PARQUET, Entry, TableVersion
 from olympia_cli.importers.deltacat.rewrite import OutOfMemory, Piece, PieceFile, Rewriter, Step
@@ -174,7 +175,7 @@ def create_table(
 ) -> tuple[TableState, RewrittenFiles]:
     """Return the metadata of a new table; its manifests are written. The table exists once a definition names the
     metadata."""
-    place = staged._resolve_table_location(None, name.namespace, name.name)
+    place = staged.new_folder(name)
     metadata = TableMetadataV2.model_validate(
         {
             "location": place,
@@ -208,7 +209,7 @@ def update_table(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewri
         schema = Schema(*plan.schema.fields, schema_id=next_id)
         names = {TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json()}
         current = SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
-        transaction._apply((AddSchemaUpdate(schema=schema), current, SetPropertiesUpdate(updates=names)))
+        apply_updates(transaction, (AddSchemaUpdate(schema=schema), current, SetPropertiesUpdate(updates=names)))
     written = RewrittenFiles.of(plan, transaction.table_metadata, rewriter)
     if written.skipped:
         return written

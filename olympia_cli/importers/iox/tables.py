@@ -240,7 +240,7 @@ class IoxTables:
             before = cast(TableMetadataV3, plan.before.metadata)
             if LOCATION_PROVIDER in before.properties:
                 # PyIceberg received metadata with another location provider
-                before = cast(TableMetadataV3, staged._state(plan.name).metadata)
+                before = cast(TableMetadataV3, staged.state(plan.name).metadata)
             schema = self._schema(plan, before)
             updates: list[TableUpdate] = []
             if schema != before.schema():
@@ -259,7 +259,7 @@ class IoxTables:
             IOX_SOURCE: f"{self.planner.base}#{plan.source}",
             **({} if plan.former is None else {FORMER_NAME: plan.former}),
         }
-        folder = staged.new_table_folder(plan.name)
+        folder = staged.new_folder(plan.name)
         made = new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, folder, properties)
         assert isinstance(made, TableMetadataV3)
         return made, []
