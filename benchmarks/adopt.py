@@ -25,7 +25,7 @@ sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import FileKind, file_kind
-from olympia_cli.importers.iceberg import Imported
+from olympia_cli.importers.result import ImportResult
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.stores import WrappedStore
@@ -103,7 +103,7 @@ def make_deltacat(folder: Path, tables: int) -> None:
         catalog.numbers.clear()
 
 
-def bring_olympia(source: Path, dest: Path) -> tuple[Imported, int, int]:
+def bring_olympia(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
     from olympia_cli.importers.olympia import import_catalog
 
     store, here = Counted(LocalStore(source)), Catalog(LocalStore(dest, durable=False))
@@ -118,7 +118,7 @@ def bring_olympia(source: Path, dest: Path) -> tuple[Imported, int, int]:
     return done, version, max(store.reads.values())
 
 
-def bring_parquet(source: Path, dest: Path) -> tuple[Imported, int, int]:
+def bring_parquet(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
     from olympia_cli.iceberg import OlympiaCatalog
     from olympia_cli.importers.footers import LocalFooters, open_io
     from olympia_cli.importers.objects import Renaming
@@ -132,7 +132,7 @@ def bring_parquet(source: Path, dest: Path) -> tuple[Imported, int, int]:
             opened.update(hash(file.path) for file in files)
             return super().read(files)
 
-    base, done, here = f"file://{source}", Imported(), Catalog(LocalStore(dest, durable=False))
+    base, done, here = f"file://{source}", ImportResult(), Catalog(LocalStore(dest, durable=False))
     catalog = OlympiaCatalog.of(here)
     folders, done.left_out = find_folders(LocalStore(source).list())
     importing = ParquetImport(base, Opened(base, open_io(base, {})), Renaming(here.snapshot().sizes), catalog)
@@ -140,7 +140,7 @@ def bring_parquet(source: Path, dest: Path) -> tuple[Imported, int, int]:
     return done, version, max(opened.values(), default=0)
 
 
-def bring_iox(source: Path, dest: Path) -> tuple[Imported, int, int]:
+def bring_iox(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.iceberg import OlympiaCatalog
     from olympia_cli.importers.footers import open_io
@@ -161,12 +161,12 @@ def bring_iox(source: Path, dest: Path) -> tuple[Imported, int, int]:
     return done, version, max(reads.values())
 
 
-def bring_deltacat(source: Path, dest: Path) -> tuple[Imported, int, int]:
+def bring_deltacat(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
     from olympia_cli.iceberg import OlympiaCatalog
-    from olympia_cli.importers.deltacat.adoption import Adoption, import_at
+    from olympia_cli.importers.deltacat.imports import DeltacatImport
     from olympia_cli.importers.deltacat.index import FOREVER
     from olympia_cli.importers.deltacat.source import Source
-    from olympia_cli.importers.footers import open_io
+    from olympia_cli.importers.footers import SourceFolder
     from olympia_cli.importers.objects import Renaming
 
     reads: Counter[int] = Counter()
@@ -179,7 +179,7 @@ def bring_deltacat(source: Path, dest: Path) -> tuple[Imported, int, int]:
 
     base, store, here = f"file://{source}", Read(LocalStore(source)), Catalog(LocalStore(dest, durable=False))
     catalog, renaming = OlympiaCatalog.of(here), Renaming(here.snapshot().sizes)
-    done, version = import_at(Adoption(Source(store), base, open_io(base, {}), catalog, renaming, False), FOREVER, "")
+    done, version = DeltacatImport(Source(store), SourceFolder(base), catalog, renaming).run(FOREVER, "")
     return done, version, max(reads.values())
 
 

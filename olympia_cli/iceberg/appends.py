@@ -26,7 +26,7 @@ from uuid import uuid4
 import pyarrow
 from pyiceberg.exceptions import CommitFailedException, CommitStateUnknownException
 from pyiceberg.io import FileIO
-from pyiceberg.io.pyarrow import _dataframe_to_data_files, schema_to_pyarrow
+from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.locations import load_location_provider
@@ -37,6 +37,7 @@ from olympia_cli.catalog.commit import retry
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PathMissing, PathTaken
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.conversion import identifier_of
+from olympia_cli.iceberg.internals import write_data_files
 from olympia_cli.iceberg.locations import parse_location, plain_folder
 from olympia_cli.iceberg.rows import as_columns
 from olympia_cli.iceberg.settings import store_options
@@ -169,7 +170,7 @@ def write_rows(
     id, counter = uuid4(), itertools.count()
     for part in _parts(batches):
         rows = as_columns(schema, pyarrow.Table.from_batches(part), "the data")
-        yield from _dataframe_to_data_files(inside, rows, io, id, counter)
+        yield from write_data_files(inside, rows, io, id, counter)
 
 
 def _parts(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.RecordBatch]]:

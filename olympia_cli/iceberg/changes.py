@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from google.protobuf.message import Message
-from pyiceberg.catalog import MetastoreCatalog
 from pyiceberg.exceptions import (
     CommitStateUnknownException,
     NoSuchTableError,
@@ -65,6 +64,7 @@ from olympia_cli.iceberg.changed_files import ChangedFiles, ReadFile, changed_fi
 from olympia_cli.iceberg.conversion import dotted
 from olympia_cli.iceberg.files import NewFile, NewFiles
 from olympia_cli.iceberg.format_v3 import V3, check_known, to_json, upgraded, with_row_ids
+from olympia_cli.iceberg.internals import empty_metadata, metadata_number
 from olympia_cli.iceberg.locations import (
     ANYWHERE,
     FOLDER_PROPERTIES,
@@ -318,7 +318,7 @@ class TableChanges:
             data = self._store.read(reach.existing(current.location))
             document = parse_metadata(data, current.location)
             check_known(document, current.metadata, metadata, current.location)
-        number = -1 if current is None else MetastoreCatalog._parse_metadata_version(current.location)
+        number = -1 if current is None else metadata_number(current.location)
         provider = load_location_provider(metadata.location, without_code(metadata.properties))
         location = provider.new_table_metadata_file_location(number + 1)
 
@@ -537,7 +537,7 @@ def check_named(update: Any, reach: Reach) -> None:
 
 
 def _updated(current: TableState | None, updates: Sequence[TableUpdate]) -> TableMetadata:
-    before = MetastoreCatalog._empty_table_metadata() if current is None else current.metadata
+    before = empty_metadata() if current is None else current.metadata
     base, rest = upgraded(before, updates)
     location = None if current is None else current.location
     made = update_table_metadata(base, rest, enforce_validation=current is None, metadata_location=location)

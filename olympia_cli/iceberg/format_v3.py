@@ -29,7 +29,7 @@ from pyiceberg.manifest import (
 )
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
 from pyiceberg.schema import Schema, index_by_id
-from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
 from pyiceberg.table.update import (
     AddSnapshotUpdate,
@@ -114,7 +114,7 @@ def upgraded(metadata: TableMetadata, updates: Sequence[TableUpdate]) -> tuple[T
     if metadata.schemas:
         # an update without effect: it marks the metadata as changed, whatever the other updates do
         rest = (SetLocationUpdate(location=metadata.location), *rest)
-    return TableMetadataUtil._construct_without_validation(newer), rest
+    return TableMetadataV3.model_construct(**dict(newer)), rest
 
 
 def check_known(document: Mapping[str, Any], read: TableMetadata, metadata: TableMetadata, location: str) -> None:
@@ -417,7 +417,7 @@ class _Writing:
                 writer.add_entry(entry)
         made = writer.to_manifest_file()
         names = [field.name for field in MANIFEST_LIST_FILE_SCHEMAS[2].fields]
-        values = {name: made._data[at] for at, name in enumerate(names)}
+        values = {name: made[at] for at, name in enumerate(names)}
         values["sequence_number"] = self.sequence_number
         values["min_sequence_number"] = min(
             (entry.sequence_number for entry in entries if entry.sequence_number is not None),

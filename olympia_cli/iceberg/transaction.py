@@ -66,7 +66,7 @@ class CatalogTransaction(OlympiaCatalog):
     def _view(self, *names: ObjectName) -> Transaction:
         return self._changes.transaction
 
-    def _state(self, name: TableName) -> TableState:
+    def state(self, name: TableName) -> TableState:
         with translated(name):
             state = self._changes.state(name)
         if state is None:

@@ -7,18 +7,20 @@ import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Protocol
 
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
+from olympia_cli.iceberg.internals import schema_without_ids
 from olympia_cli.iceberg.locations import parse_location
-from olympia_cli.iceberg.settings import same_sdk
+from olympia_cli.iceberg.settings import io_properties, same_sdk
 from olympia_cli.importers.parquet import Footer, ParquetFile
 from olympia_cli.importers.wire import BINARY, INT, LONG, STRUCT, Each, Garbled, Some, read_struct
+from olympia_cli.storage.open import scheme_of
+from olympia_cli.storage.protocol import Store
 
 # Check that the footer of a Parquet file is safe for Arrow. Pure.
 #
@@ -205,7 +207,7 @@ def read_footer(files: FileIO, base: str, file: ParquetFile) -> Footer | str:
         check_footer(memoryview(end)[-_length(end) : -_END])
         metadata = pq.read_metadata(io.BytesIO(end))
         schema = metadata.schema.to_arrow_schema()
-        _pyarrow_to_schema_without_ids(schema)
+        schema_without_ids(schema)
         return Footer(file, metadata, schema)
     except Exception as error:
         return "it cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
@@ -241,3 +243,22 @@ def _tail(stream: Any, size: int, length: int) -> bytes:
 def open_io(location: str, properties: Mapping[str, str]) -> FileIO:
     """Return PyIceberg's access to the files, with the SDK that lists them."""
     return load_file_io({**same_sdk(location), **properties}, location)
+
+
+@dataclass(slots=True)
+class SourceFolder:
+    """The folder of a source: its location as tables name it, and PyIceberg's properties for its files, which may hold
+    secrets."""
+
+    base: str
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    io: FileIO = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.io = open_io(self.base, self.properties)
+
+    @classmethod
+    def of(cls, uri: str, store: Store, options: Mapping[str, object]) -> SourceFolder:
+        """Return the folder at a URI as the user gave it; `store` is its store."""
+        base = f"file://{store.uri}" if scheme_of(uri) == "file" else uri.rstrip("/")
+        return cls(base, io_properties(uri, options))

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.catalog.transaction import Transaction
@@ -17,74 +17,23 @@ from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, Olym
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.locations import Location, Reach, parse_location
 from olympia_cli.iceberg.settings import LOADS_CODE, without_code
+from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.open import open_store, scheme_of
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
-    from pyiceberg.io import FileIO
 
 _METADATA = re.compile(
     r"(?P<table>.+)/metadata/(?:v(?P<v>\d+)|(?P<n>\d+)(?:-[^/]*)?)(?:\.gz)?\.metadata\.json(?:\.gz)?"
 )
 
-_NONE: Mapping[str, str] = {}
-
 # the counts of a table without snapshots
 _EMPTY = {"total-data-files": "0", "total-records": "0"}
 
 
-@dataclass(frozen=True, slots=True)
-class Remedy:
-    """A way to import an object that stays left out otherwise: the advice, and the words of a command."""
-
-    hint: str
-    command: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LeftOut:
-    """An object that was not imported, and the reason."""
-
-    what: str
-    why: str
-    remedy: Remedy | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FoundTable:
-    """A table at the source. `past` has its former metadata files. `files` and `rows` are the counts in its current
-    snapshot, if stated. `skipped` is what is left out of it. `size` is the bytes of the files, and `columns` has names
-    and types, where the import knows them."""
-
-    name: TableName
-    source: str
-    location: str
-    past: frozenset[str] = frozenset()
-    files: int | None = None
-    rows: int | None = None
-    skipped: tuple[LeftOut, ...] = ()
-    size: int | None = None
-    columns: tuple[tuple[str, str], ...] | None = None
-
-
-@dataclass(slots=True)
-class Imported:
-    """The result of an import, or of a dry run. `renamed` has pairs of former and new names, where the format forbids
-    the former."""
-
-    namespaces: int = 0
-    created: list[FoundTable] = field(default_factory=list)
-    moved_on: list[FoundTable] = field(default_factory=list)
-    unchanged: int = 0
-    views: int = 0
-    dropped: int = 0
-    renamed: list[tuple[str, str]] = field(default_factory=list)
-    left_out: list[LeftOut] = field(default_factory=list)
-
-
-def from_catalog(name: str, properties: Mapping[str, str]) -> Iterator[FoundTable | LeftOut]:
+def from_catalog(name: str, properties: Mapping[str, str]) -> Iterator[ImportedTable | Omission]:
     """Yield the tables of a catalog that PyIceberg knows by name, or by these properties."""
     catalog = _load_catalog(name, properties)
     waiting = sorted(catalog.list_namespaces())
@@ -97,12 +46,12 @@ def from_catalog(name: str, properties: Mapping[str, str]) -> Iterator[FoundTabl
                 table = catalog.load_table(identifier)
             except Exception as error:
                 # an unreadable table does not stop the others
-                yield LeftOut(shown, " ".join(str(error).split()) or type(error).__name__)
+                yield Omission(shown, " ".join(str(error).split()) or type(error).__name__)
                 continue
             past = frozenset(entry.metadata_file for entry in table.metadata.metadata_log)
             current = table.current_snapshot()
             summary = _EMPTY if current is None else current.summary or {}
-            yield FoundTable(name_here, shown, table.metadata_location, past, *_counts(summary))
+            yield ImportedTable(name_here, shown, table.metadata_location, past, *_counts(summary))
         # a catalog with one level of namespaces lists the same ones again, or none
         waiting += [inner for inner in catalog.list_namespaces(namespace) if len(inner) > len(namespace)]
 
@@ -133,12 +82,9 @@ def _load_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 def _load_no_code(catalog: Catalog, settings: Mapping[str, object]) -> None:
     """Keep a catalog from loading code that its server or its tables name, unless the user's settings name it."""
-    load = catalog._load_file_io
+    from olympia_cli.iceberg.internals import change_file_properties
 
-    def load_file_io(properties: Mapping[str, str] = _NONE, location: str | None = None) -> FileIO:
-        return load(without_code(properties), location)
-
-    catalog._load_file_io = load_file_io  # type: ignore[method-assign]
+    change_file_properties(catalog, without_code)
     for key in LOADS_CODE:
         if key not in settings:
             catalog.properties.pop(key, None)
@@ -146,7 +92,7 @@ def _load_no_code(catalog: Catalog, settings: Mapping[str, object]) -> None:
 
 def below(
     prefix: str, options: Mapping[str, object] | None, files: TableFiles, namespace: str | None = None
-) -> Iterator[FoundTable | LeftOut]:
+) -> Iterator[ImportedTable | Omission]:
     """Yield the tables whose metadata files lie below a prefix, with the newest file of each. A table is named after
     its folder and the folder above, unless `namespace` is set."""
     store = open_store(prefix, options)
@@ -162,19 +108,19 @@ def below(
             f"no table's metadata is below {prefix}", hint="name a place with TABLE/metadata/….metadata.json below it"
         )
     base = store.uri if scheme_of(prefix) == "file" else prefix.rstrip("/")
-    named: list[FoundTable] = []
+    named: list[ImportedTable] = []
     for folder, (number, paths) in sorted(newest.items()):
         parent, _, name = f"{base}/{folder}".rpartition("/")
         try:
             name_here = _name((namespace or parent.rpartition("/")[2].removesuffix(".db"),), name)
         except InvalidName as error:
-            yield LeftOut(folder, error.message)
+            yield Omission(folder, error.message)
             continue
         if len(paths) > 1:
             # a failed commit may have left one of them
-            yield LeftOut(folder, f"{len(paths)} metadata files have the number {number}: register the right one")
+            yield Omission(folder, f"{len(paths)} metadata files have the number {number}: register the right one")
         else:
-            named.append(FoundTable(name_here, folder, f"{base}/{paths[0]}"))
+            named.append(ImportedTable(name_here, folder, f"{base}/{paths[0]}"))
     # a link in the source may lead outside of it
     read = files.read([one.location for one in named], Reach((base,)))
     for table, (location, data) in zip(named, read, strict=True):
@@ -183,24 +129,24 @@ def below(
                 raise data
             yield _described(table, parse_metadata(data, location))
         except OlympiaError as error:
-            yield LeftOut(table.source, error.message)
+            yield Omission(table.source, error.message)
 
 
-def bring(found: Iterable[FoundTable | LeftOut], transaction: Transaction) -> Imported:
+def bring(found: Iterable[ImportedTable | Omission], transaction: Transaction) -> ImportResult:
     """Stage the tables in a transaction."""
-    done = Imported()
+    done = ImportResult()
     for table in found:
-        if isinstance(table, LeftOut):
+        if isinstance(table, Omission):
             done.left_out.append(table)
             continue
         try:
             _bring(table, transaction, done)
         except (InvalidName, InvalidOption) as error:
-            done.left_out.append(LeftOut(str(table.name), error.message))
+            done.left_out.append(Omission(str(table.name), error.message))
     return done
 
 
-def _bring(table: FoundTable, transaction: Transaction, done: Imported) -> None:
+def _bring(table: ImportedTable, transaction: Transaction, done: ImportResult) -> None:
     name = table.name
     if transaction.exists(name):
         present = transaction.table(name).definition.iceberg_metadata_location
@@ -210,7 +156,7 @@ def _bring(table: FoundTable, transaction: Transaction, done: Imported) -> None:
             transaction.alter_table(name, metadata_location=table.location, expected_metadata_location=present)
             done.moved_on.append(table)
         else:
-            done.left_out.append(LeftOut(str(name), "it was changed here, or another table has that name"))
+            done.left_out.append(Omission(str(name), "it was changed here, or another table has that name"))
         return
     namespace = NamespaceName(name.namespace)
     if not transaction.exists(namespace):
@@ -234,7 +180,7 @@ def _name(namespace: tuple[str, ...], name: str) -> TableName:
     return TableName(namespace[0], name)
 
 
-def _described(table: FoundTable, metadata: Mapping[str, Any]) -> FoundTable:
+def _described(table: ImportedTable, metadata: Mapping[str, Any]) -> ImportedTable:
     log = metadata.get("metadata-log")
     past = [entry.get("metadata-file") for entry in log if isinstance(entry, dict)] if isinstance(log, list) else []
     files, rows = _counts(_summary(metadata))

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice
 from typing import cast
@@ -23,7 +23,8 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.pb.actions_pb2 import RenameDef
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
-from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+from olympia_cli.importers.properties import FORMER_NAME
+from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, full_name
 from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields
 from olympia_cli.ops.inspect.log import alter_payload
@@ -34,7 +35,6 @@ from olympia_cli.ops.inspect.log import alter_payload
 # a `%` before two hex digits. A name that is then too long for the catalog is cut, and ends in `~` and 16 hex digits of
 # its SHA-256. The property `olympia.import.name` keeps the former name.
 
-FORMER_NAME = "olympia.import.name"
 _ILLEGAL = re.compile("[\x00-\x20\x7f\ud800-\udfff]")
 _FORBIDDEN = re.compile(f"{_ILLEGAL.pattern}|%(?=[0-9A-Fa-f]{{2}})")
 _DIGITS = 16
@@ -92,7 +92,10 @@ class Renaming:
 
 AT_ONCE = 1024
 KINDS = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)
-_CHANGED_HERE = "it was changed here"
+CHANGED_HERE = "it was changed here"
+
+Key = tuple[Kind, str]
+"""An object, by its kind and id."""
 
 
 @contextmanager
@@ -106,39 +109,92 @@ def of_source(source: Snapshot) -> Iterator[None]:
         raise
 
 
-def count(done: Imported, renaming: Renaming, change: ObjectChange) -> None:
+@dataclass(slots=True)
+class PresentObjects:
+    """The objects of this catalog by kind and id, and the changes that an import stages to them."""
+
+    transaction: Transaction
+    names: dict[Key, ObjectName]
+    moves: list[tuple[ObjectName, ObjectName]] = field(default_factory=list)
+    """The renames of namespaces in this transaction."""
+
+    @classmethod
+    def of(cls, transaction: Transaction) -> PresentObjects:
+        names = {(kind, present.id): present.name for kind in KINDS for present in transaction.base.objects(kind)}
+        return cls(transaction, names)
+
+    def has(self, name: ObjectName) -> bool:
+        return self.transaction.draft.find(name)
+
+    def is_empty(self, namespace: ObjectName) -> bool:
+        return self.transaction.draft.is_empty(namespace.namespace)
+
+    def definition(self, name: ObjectName) -> ObjectDefinition:
+        definition = self.transaction.draft.get(name)
+        assert definition is not None
+        return definition
+
+    def content(self, name: ObjectName) -> bytes:
+        definition = self.transaction.draft.get(name)
+        return b"" if definition is None else definitions.body(definition)
+
+    def create(self, name: ObjectName, id: str, content: bytes) -> None:
+        self.transaction.do(Action(TYPES[name.kind][0], name, content))
+        self.names[name.kind, id] = name
+
+    def alter(self, name: ObjectName, new: ObjectDefinition) -> None:
+        """Alter an object if the definition has other fields."""
+        if fields := changed_fields(self.definition(name), new):
+            action = Action(TYPES[name.kind][1], name, definitions.body(new), alter_payload(fields))
+            self.transaction.do(action, is_merged=True)
+
+    def drop(self, key: Key) -> None:
+        name = self.names.pop(key)
+        self.transaction.do(Action(TYPES[name.kind][2], name, self.content(name)))
+
+    def rename(self, key: Key, new: ObjectName) -> None:
+        """Rename an object. A namespace takes its objects along."""
+        old = self.names[key]
+        to = RenameDef(new_namespace_name=new.namespace, new_name=new.name)
+        self.transaction.do(Action(TYPES[new.kind][3], old, self.content(old), to.SerializeToString()))
+        if isinstance(old, NamespaceName):
+            self.names = {one: moved(name, old, new) for one, name in self.names.items()}
+            self.moves.append((old, new))
+        self.names[key] = new
+
+    def moved(self, name: ObjectName) -> ObjectName:
+        """Return the present name of an object: its namespace may have been renamed in this transaction."""
+        for old, new in self.moves:
+            name = moved(name, old, new)
+        return name
+
+
+def count(result: ImportResult, renaming: Renaming, change: ObjectChange) -> None:
     """Record an object that is imported."""
     name, definition = renaming.name(change.name), cast("CatalogObject[ObjectDefinition]", change.new).definition
     if (former := renaming.former(change.name)) is not None:
-        done.renamed.append((former, str(name)))
+        result.renamed.append((former, str(name)))
     if isinstance(name, TableName):
         location = definition.iceberg_metadata_location if isinstance(definition, TableDef) else ""
-        (done.created if change.change == "created" else done.moved_on).append(
-            FoundTable(name, str(change.name), location)
+        (result.created if change.change == "created" else result.moved_on).append(
+            ImportedTable(name, str(change.name), location)
         )
     elif isinstance(name, NamespaceName):
-        done.namespaces += change.change == "created"
+        result.namespaces += change.change == "created"
     else:
-        done.views += 1
+        result.views += 1
 
 
 @dataclass(slots=True)
-class Bringing:
-    """Stages the changes of a source one by one. `source` is the version of the source, if it has versions. `here` has
-    the objects of this catalog by id. `joined` has the existing namespaces that received objects of a source's
-    namespace."""
+class ObjectImport:
+    """Stages the changes of a source one by one. `source` is the version of the source, if it has versions. `joined`
+    has the existing namespaces that received objects of a source's namespace."""
 
-    transaction: Transaction
+    here: PresentObjects
     source: Snapshot | None
     renaming: Renaming
-    done: Imported
-    here: dict[tuple[Kind, str], ObjectName] = field(init=False)
-    moves: list[tuple[ObjectName, ObjectName]] = field(default_factory=list)
+    result: ImportResult
     joined: set[str] = field(default_factory=set)
-
-    def __post_init__(self) -> None:
-        base = self.transaction.base
-        self.here = {(kind, found.id): found.name for kind in KINDS for found in base.objects(kind)}
 
     def take(self, changes: Iterable[ObjectChange]) -> None:
         """Stage what changed at the source, in a valid order: a namespace exists before its objects, is empty before it
@@ -184,7 +240,7 @@ class Bringing:
             for change in waiting:
                 if self._is_blocked(change, coming, leaving):
                     changes.append(change)
-                elif (change.name.kind, change.id) in self.here and change.change != "created":
+                elif (change.name.kind, change.id) in self.here.names and change.change != "created":
                     self._move_on(change)
                 else:
                     self._create(change)
@@ -198,7 +254,7 @@ class Bringing:
         """Return the names that namespaces will take, and the names that they still hold here and will give up."""
         of_namespaces = [change for change in waiting if change.name.kind is Kind.NAMESPACE]
         moving = [change for change in of_namespaces if change.name != change.old_name]
-        held = (self.here.get((Kind.NAMESPACE, change.id)) for change in (*moving, *going))
+        held = (self.here.names.get((Kind.NAMESPACE, change.id)) for change in (*moving, *going))
         coming = {self.renaming.name(change.name).namespace for change in of_namespaces}
         return coming, {name.namespace for name in held if name is not None}
 
@@ -206,7 +262,7 @@ class Bringing:
         """Return True if another object holds the new name, or if its namespace is not yet that of the source. A
         namespace that exists here and stays receives the objects."""
         name = self.renaming.name(change.name)
-        here = self.here.get((name.kind, change.id))
+        here = self.here.names.get((name.kind, change.id))
         if name.kind is not Kind.NAMESPACE and name.namespace in coming | leaving:
             return True
         if here == name:
@@ -214,83 +270,74 @@ class Bringing:
         if name.kind is Kind.NAMESPACE and here is None:
             return name.namespace in leaving
         # an object that was changed here is not moved, whether its new name is free or not
-        return self.transaction.draft.find(name) and (here is None or here == self._before(change.old_name))
+        return self.here.has(name) and (here is None or here == self._name_before(change))
 
     def _create(self, change: ObjectChange) -> None:
         name, content = self._new(change)
-        here, draft = self.here.get((name.kind, change.id)), self.transaction.draft
+        here = self.here.names.get((name.kind, change.id))
         if here is not None:
-            if here == name and self._content(here) == content:
-                self.done.unchanged += 1
+            if here == name and self.here.content(here) == content:
+                self.result.unchanged += 1
             else:
-                self._leave(change, _CHANGED_HERE if here == name else f"it is called {here} here")
-        elif draft.find(name):
+                self._leave(change, CHANGED_HERE if here == name else f"it is called {here} here")
+        elif self.here.has(name):
             # an existing namespace receives the objects, and keeps its own definition
             self.joined.add(name.namespace)
         elif name.kind is not Kind.NAMESPACE and not self._need_namespace(name.namespace):
             self._leave(change, self._why_homeless(change))
         else:
-            self._do(Action(TYPES[name.kind][0], name, content), change, "created")
+            self.here.create(name, change.id, content)
+            count(self.result, self.renaming, replace(change, change="created"))
 
     def _need_namespace(self, namespace: str) -> bool:
         """Return True if the namespace exists; the common target namespace is created when it is needed."""
         name = NamespaceName(namespace)
-        if not self.transaction.draft.find(name) and self.renaming.into == namespace:
-            self.transaction.create_namespace(name)
-            self.done.namespaces += 1
-        return self.transaction.draft.find(name)
+        if not self.here.has(name) and self.renaming.into == namespace:
+            self.here.transaction.create_namespace(name)
+            self.result.namespaces += 1
+        return self.here.has(name)
 
     def _move_on(self, change: ObjectChange) -> None:
         name, content = self._new(change)
         before, former = self._old(change)
-        here = self.here[name.kind, change.id]
-        if here == name and self._content(here) == content:
-            self.done.unchanged += 1
+        here = self.here.names[name.kind, change.id]
+        if here == name and self.here.content(here) == content:
+            self.result.unchanged += 1
             return
-        if here != before or self._content(here) != former:
-            self._leave(change, _CHANGED_HERE)
+        if here != before or self.here.content(here) != former:
+            self._leave(change, CHANGED_HERE)
             return
         if name != before:
             if name.kind is not Kind.NAMESPACE and not self._need_namespace(name.namespace):
                 self._leave(change, self._why_homeless(change))
                 return
-            to = RenameDef(new_namespace_name=name.namespace, new_name=name.name)
-            self.transaction.do(Action(TYPES[name.kind][3], before, former, to.SerializeToString()))
-            if isinstance(before, NamespaceName):
-                self.here = {key: moved(one, before, name) for key, one in self.here.items()}
-                self.moves.append((before, name))
-        kind, new = name.kind, cast(ObjectDefinition, definitions.CLASSES[name.kind].FromString(content))
-        fields = changed_fields(definitions.CLASSES[kind].FromString(former), new)
-        if fields:
-            self.transaction.do(Action(TYPES[kind][1], name, content, alter_payload(fields)), is_merged=True)
-        self.here[kind, change.id] = name
-        count(self.done, self.renaming, change)
+            self.here.rename((name.kind, change.id), name)
+        self.here.alter(name, cast(ObjectDefinition, definitions.CLASSES[name.kind].FromString(content)))
+        count(self.result, self.renaming, change)
 
     def _drop(self, change: ObjectChange) -> None:
-        name, content = self._old(change)
-        if (name.kind, change.id) not in self.here:
+        key = change.old_name.kind, change.id
+        if key not in self.here.names:
             return
         if self._is_as_before(change):
-            self._do_drop(change, name, content)
+            self.here.drop(key)
+            self.result.dropped += 1
         else:
             self._leave(change, "it was dropped at the source, and changed here")
 
     def _drop_namespace(self, change: ObjectChange) -> bool:
         """Drop a namespace that is empty, and has received no object of the source. Return True if it is gone."""
-        name, content = self._old(change)
-        if (name.kind, change.id) not in self.here:
+        key = Kind.NAMESPACE, change.id
+        if key not in self.here.names:
             return True
         self._drop_homeless(change.old_name)
-        can_go = self.transaction.draft.is_empty(name.namespace) and name.namespace not in self.joined
+        name = self._name_before(change)
+        can_go = self.here.is_empty(name) and name.namespace not in self.joined
         if not can_go or not self._is_as_before(change):
             return False
-        self._do_drop(change, name, content)
+        self.here.drop(key)
+        self.result.dropped += 1
         return True
-
-    def _do_drop(self, change: ObjectChange, name: ObjectName, content: bytes) -> None:
-        self.transaction.do(Action(TYPES[name.kind][2], name, content))
-        del self.here[name.kind, change.id]
-        self.done.dropped += 1
 
     def _drop_homeless(self, namespace: ObjectName) -> None:
         """Drop the objects (usually views) that the SDK left behind when it dropped their namespace. Objects in a newer
@@ -316,13 +363,12 @@ class Bringing:
 
     def _is_as_before(self, change: ObjectChange) -> bool:
         name, content = self._old(change)
-        return self.here[name.kind, change.id] == name and self._content(name) == content
+        return self.here.names[name.kind, change.id] == name and self.here.content(name) == content
 
     def _why_kept(self, change: ObjectChange) -> str:
         if not self._is_as_before(change):
             return "changed here"
-        name, _ = self._old(change)
-        is_empty = self.transaction.draft.is_empty(name.namespace)
+        is_empty = self.here.is_empty(self._name_before(change))
         return "another one has its name there by now" if is_empty else "is not empty here"
 
     def _why_homeless(self, change: ObjectChange) -> str:
@@ -330,35 +376,21 @@ class Bringing:
         there = self._is_there(namespace)
         return "its namespace is not here" if there else "its namespace does not exist at the source"
 
-    def _do(self, action: Action, change: ObjectChange, what: str) -> None:
-        assert action.name is not None
-        self.transaction.do(action)
-        self.here[action.name.kind, change.id] = action.name
-        count(self.done, self.renaming, ObjectChange(what, change.name, change.old_name, None, change.new))
-
     def _leave(self, change: ObjectChange, why: str) -> None:
-        self.done.left_out.append(LeftOut(f"{change.name.kind.word} {change.name}", why))
-
-    def _content(self, name: ObjectName) -> bytes:
-        definition = self.transaction.draft.get(name)
-        return b"" if definition is None else definitions.body(definition)
+        self.result.left_out.append(Omission(f"{change.name.kind.word} {change.name}", why))
 
     def _new(self, change: ObjectChange) -> tuple[ObjectName, bytes]:
-        return self._adopted(change.name, cast("CatalogObject[ObjectDefinition]", change.new).definition)
+        return self._with_name_here(change.name, cast("CatalogObject[ObjectDefinition]", change.new).definition)
 
     def _old(self, change: ObjectChange) -> tuple[ObjectName, bytes]:
-        _, content = self._adopted(change.old_name, cast("CatalogObject[ObjectDefinition]", change.old).definition)
-        return self._before(change.old_name), content
+        old = cast("CatalogObject[ObjectDefinition]", change.old)
+        return self._name_before(change), self._with_name_here(change.old_name, old.definition)[1]
 
-    def _before(self, name: ObjectName) -> ObjectName:
-        """Return the name that an object of the source has here before it moves on: its namespace may already have
-        moved."""
-        name = self.renaming.name(name)
-        for old, new in self.moves:
-            name = moved(name, old, new)
-        return name
+    def _name_before(self, change: ObjectChange) -> ObjectName:
+        """Return the name of an object here before it moves on: its namespace may already have moved."""
+        return self.here.moved(self.renaming.name(change.old_name))
 
-    def _adopted(self, name: ObjectName, definition: ObjectDefinition) -> tuple[ObjectName, bytes]:
+    def _with_name_here(self, name: ObjectName, definition: ObjectDefinition) -> tuple[ObjectName, bytes]:
         """Return the name and the definition that an object of the source has here."""
         own = deepcopy(definition)
         if (former := self.renaming.former(name)) is not None:

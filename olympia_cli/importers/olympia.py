@@ -23,8 +23,8 @@ from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, VersionNotF
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.strict_json import read_json
-from olympia_cli.importers.iceberg import Imported, LeftOut
-from olympia_cli.importers.objects import AT_ONCE, KINDS, Bringing, Renaming, count, of_source
+from olympia_cli.importers.objects import AT_ONCE, KINDS, ObjectImport, PresentObjects, Renaming, count, of_source
+from olympia_cli.importers.result import ImportResult, Omission
 from olympia_cli.names import AtVersion, Kind, time_text
 from olympia_cli.ops.inspect.diff import ObjectChange, diff
 
@@ -52,22 +52,22 @@ def read_note(transaction: Transaction, source_id: str) -> ImportNote | None:
     return ImportNote(version, into) if known else None
 
 
-Commit = Callable[[Callable[[Transaction], Imported], str], tuple[Imported, int]]
+Commit = Callable[[Callable[[Transaction], ImportResult], str], tuple[ImportResult, int]]
 """Runs a function in a transaction and commits it with this message. Returns the result and the version."""
 
 
 def import_catalog(
     source: Catalog, wanted: Snapshot, into: str | None, history: bool, here: Catalog, commit: Commit
-) -> tuple[Imported, int]:
+) -> tuple[ImportResult, int]:
     """Import a version of the source or, with `history`, each version up to it that was not imported yet, one commit
     per version.
 
     Each commit contains the note of its version, so an interrupted import continues where it stopped.
     """
-    done, version = Imported(), 0
+    done, version = ImportResult(), 0
     note = read_note(here.begin(), wanted.definition.id) if history else None
     for step in _history(source, wanted, note) if history else [wanted]:
-        if isinstance(step, LeftOut):
+        if isinstance(step, Omission):
             done.left_out.append(step)
             continue
         about = f"v{step.version} of {source.store.uri}, {time_text(step.created_at_millis)}"
@@ -76,44 +76,32 @@ def import_catalog(
         except Damaged as error:
             if step is wanted:
                 raise
-            done.left_out.append(LeftOut(f"v{step.version}", error.message))
+            done.left_out.append(Omission(f"v{step.version}", error.message))
             continue
-        done = _sum(done, brought, step is wanted)
+        done.add(brought, is_last=step is wanted)
     return done, version
 
 
-def _sum(before: Imported, step: Imported, is_last: bool) -> Imported:
-    """Return the total of two steps. Only the last step reports what was left out: objects left out earlier may have
-    been imported since."""
-    return Imported(
-        namespaces=before.namespaces + step.namespaces,
-        created=before.created + step.created,
-        moved_on=before.moved_on + step.moved_on,
-        unchanged=step.unchanged,
-        views=before.views + step.views,
-        dropped=before.dropped + step.dropped,
-        renamed=before.renamed + step.renamed,
-        left_out=before.left_out + (step.left_out if is_last else []),
-    )
-
-
-def _bring(source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, transaction: Transaction) -> Imported:
+def _bring(
+    source: Catalog, wanted: Snapshot, into: str | None, is_last: bool, transaction: Transaction
+) -> ImportResult:
     """Stage the content of a version of the source, and the note."""
-    done, note = Imported(), read_note(transaction, wanted.definition.id)
+    done, note = ImportResult(), read_note(transaction, wanted.definition.id)
     _check_note(note, wanted, into)
-    bringing = Bringing(transaction, wanted, _renaming(wanted, transaction.base.sizes, into), done)
+    renaming = _renaming(wanted, transaction.base.sizes, into)
+    objects = ObjectImport(PresentObjects.of(transaction), wanted, renaming, done)
     taken: set[str] = set()
     if note is not None and note.version != wanted.version:
         try:
             with of_source(wanted):
                 before = open_snapshot(source.store, AtVersion(note.version), source.clock.now_millis(), near=wanted)
-            bringing.take(_noted(_there(_changes(before, wanted), wanted), taken))
+            objects.take(_noted(_there(_changes(before, wanted), wanted), taken))
         except (Damaged, VersionNotFound) as error:
             # the content of that version is lost, so objects that differ are not touched
-            done.left_out.append(LeftOut(f"v{note.version}", error.message))
+            done.left_out.append(Omission(f"v{note.version}", error.message))
             is_last = True
     if note is None or is_last:
-        bringing.take_present(_there(present(wanted, done, taken), wanted))
+        objects.take_present(_there(present(wanted, done, taken), wanted))
     new = ImportNote(wanted.version, into)
     if note != new:
         transaction.note_import(wanted.definition.id, new.encode())
@@ -147,20 +135,20 @@ def check_into(note: ImportNote | None, into: str | None) -> None:
         raise InvalidOption(f"that catalog was imported {before} before", hint="import it in the same way again")
 
 
-def _history(source: Catalog, wanted: Snapshot, note: ImportNote | None) -> Iterator[Snapshot | LeftOut]:
+def _history(source: Catalog, wanted: Snapshot, note: ImportNote | None) -> Iterator[Snapshot | Omission]:
     """Yield the versions of the source that were not imported yet, oldest first, up to `wanted`."""
     first = oldest_version(wanted) if note is None else max(note.version + 1, oldest_version(wanted))
     for version in range(first, wanted.version):
         try:
             yield source.snapshot(AtVersion(version))
         except (Damaged, VersionNotFound) as error:
-            yield LeftOut(f"v{version}", error.message)
+            yield Omission(f"v{version}", error.message)
     yield wanted
 
 
-def inspect(wanted: Snapshot, into: str | None) -> Imported:
+def inspect(wanted: Snapshot, into: str | None) -> ImportResult:
     """Return what an import would find, with the names in a catalog of the same sizes."""
-    done = Imported()
+    done = ImportResult()
     renaming = _renaming(wanted, wanted.sizes, into)
     for change in present(wanted, done):
         count(done, renaming, change)
@@ -191,7 +179,7 @@ def _noted(changes: Iterable[ObjectChange], taken: set[str]) -> Iterator[ObjectC
         yield change
 
 
-def present(snapshot: Snapshot, done: Imported, taken: Container[str] = ()) -> Iterator[ObjectChange]:
+def present(snapshot: Snapshot, done: ImportResult, taken: Container[str] = ()) -> Iterator[ObjectChange]:
     """Yield all objects of a version except `taken` as newly created, namespaces first. Unreadable objects are left
     out."""
     for kind in KINDS:
@@ -204,6 +192,6 @@ def present(snapshot: Snapshot, done: Imported, taken: Container[str] = ()) -> I
                         raise data
                     found = read_object(name, path, data)
                 except OlympiaError as error:
-                    done.left_out.append(LeftOut(f"{kind.word} {name}", error.message))
+                    done.left_out.append(Omission(f"{kind.word} {name}", error.message))
                     continue
                 yield ObjectChange("created", name, name, None, found)

@@ -19,8 +19,9 @@ from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
 from olympia_cli.format.paths import FileKind, file_kind
-from olympia_cli.importers.iceberg import LeftOut
 from olympia_cli.importers.objects import Renaming
+from olympia_cli.importers.properties import PARQUET_FILES
+from olympia_cli.importers.result import Omission
 from olympia_cli.names import Kind, TableName, as_found
 from olympia_cli.storage.protocol import FileInfo
 
@@ -28,9 +29,6 @@ from olympia_cli.storage.protocol import FileInfo
 #
 # Deletes, overwrites and compactions here remove files from the table, while the folder still has them. They are not
 # new files. The snapshots list them. The table also records their number, because snapshots expire.
-
-FILES = "olympia.import.parquet.files"
-"""Property of a table from Parquet files: how many of its folder's files were ever part of it."""
 
 
 @dataclass(slots=True)
@@ -49,7 +47,7 @@ class KnownFiles:
         """Return the files of a table for the folder at `location`. Former files are read only if the present ones are
         not all."""
         known, current = cls(), table.current_snapshot()
-        noted = table.properties.get(FILES, "")
+        noted = table.properties.get(PARQUET_FILES, "")
         if current is not None:
             known._read(table, current, known.present)
         known._count(location)
@@ -128,7 +126,7 @@ class ParquetFolder:
     files: list[ParquetFile] = field(default_factory=list)
 
 
-def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[LeftOut]]:
+def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[Omission]]:
     """Return the tables among files in name order, and what is left out.
 
     Names that begin with `_` or `.` are not data, as in Spark. Folders of other table formats are left out as a whole,
@@ -136,7 +134,7 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[L
     """
     folders: dict[str, ParquetFolder] = {}
     others: dict[str, str] = {}
-    left_out: list[LeftOut] = []
+    left_out: list[Omission] = []
     listed = sorted(files, key=lambda file: file.path)
     for file in listed:
         for pattern, why in _FORMATS:
@@ -152,12 +150,12 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[L
         table = folders.setdefault(folder, ParquetFolder(folder, columns))
         if columns != table.columns:
             shown = "/".join(table.columns) or "none"
-            left_out.append(LeftOut(file.path, f"its partitions are not those of the files before it: {shown}"))
+            left_out.append(Omission(file.path, f"its partitions are not those of the files before it: {shown}"))
         elif not file.size:
-            left_out.append(LeftOut(file.path, "it is empty"))
+            left_out.append(Omission(file.path, "it is empty"))
         else:
             table.files.append(ParquetFile(file.path, file.size, partition))
-    left_out += [LeftOut(folder or ".", why) for folder, why in sorted(others.items())]
+    left_out += [Omission(folder or ".", why) for folder, why in sorted(others.items())]
     return [table for table in folders.values() if table.files], left_out
 
 
@@ -219,12 +217,12 @@ class Footer:
     schema: pa.Schema
 
 
-def unite(footers: Iterable[Footer], known: pa.Schema | None = None) -> tuple[pa.Schema, list[Footer], list[LeftOut]]:
+def unite(footers: Iterable[Footer], known: pa.Schema | None = None) -> tuple[pa.Schema, list[Footer], list[Omission]]:
     """Return the columns of all files together, the files that fit them, and the files that do not, with the reason.
     `known` is the schema that the table already has. If two files conflict, the first by name counts."""
     fields: dict[str, pa.DataType] = {} if known is None else {one.name: one.type for one in known}
     fitting: list[Footer] = []
-    left_out: list[LeftOut] = []
+    left_out: list[Omission] = []
     first: dict[str, str] = dict.fromkeys(fields, "the table")
     for footer in footers:
         try:
@@ -236,7 +234,7 @@ def unite(footers: Iterable[Footer], known: pa.Schema | None = None) -> tuple[pa
                 except Conflict as conflict:
                     raise Conflict(f"the column {column.name!a} is {conflict} in {first[column.name]}") from None
         except Conflict as conflict:
-            left_out.append(LeftOut(footer.file.path, str(conflict)))
+            left_out.append(Omission(footer.file.path, str(conflict)))
             continue
         first |= {name: footer.file.path for name, type in new.items() if fields.get(name) != type}
         fields = new

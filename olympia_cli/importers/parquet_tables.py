@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.io.pyarrow import (
-    _pyarrow_to_schema_without_ids,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -31,12 +30,11 @@ from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.changes import TableState
 from olympia_cli.iceberg.columns import columns_told, partition_spec
 from olympia_cli.iceberg.conversion import identifier_of
+from olympia_cli.iceberg.internals import schema_without_ids
 from olympia_cli.iceberg.transaction import CatalogTransaction
 from olympia_cli.importers.footers import Footers
-from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import (
-    FILES,
     Conflict,
     Footer,
     KnownFiles,
@@ -47,6 +45,8 @@ from olympia_cli.importers.parquet import (
     typed_partitions,
     unite,
 )
+from olympia_cli.importers.properties import PARQUET_FILES, PARQUET_FOLDER
+from olympia_cli.importers.result import ImportAdvice, ImportedTable, ImportResult, Omission
 from olympia_cli.names import TableName
 
 # Create a table with its files as the first snapshot, during an import: this takes most of the time of importing a
@@ -59,7 +59,7 @@ def new_table(
     """Return the table's metadata; its manifests are written. The table exists once a definition names the metadata."""
     location = load_location_provider(metadata.location, metadata.properties).new_table_metadata_file_location()
     kind = _Remembering if isinstance(getattr(Transaction, "table_metadata", None), property) else Transaction
-    transaction = kind(staged._table(name, TableState(metadata, location)))
+    transaction = kind(staged.table_of(name, TableState(metadata, location)))
     if files := list(files):
         with transaction.update_snapshot().fast_append() as append:
             for file in files:
@@ -86,8 +86,6 @@ class _Remembering(Transaction):
         return self._done[1]
 
 
-SOURCE = "olympia.import.parquet"
-"""Property of a table from Parquet files: the folder of its files."""
 _PAST_UNKNOWN = "its table was changed here and snapshots are expired: its new files can no longer be told apart"
 _ANEW = "drop the table: the next import adds all files of the folder, also those that were removed here"
 _EPOCH = datetime.date(1970, 1, 1)
@@ -107,11 +105,11 @@ class Plan:
     known: int
 
     @property
-    def found(self) -> FoundTable:
+    def found(self) -> ImportedTable:
         rows = sum(footer.metadata.num_rows for footer in self.footers)
         size = sum(footer.file.size for footer in self.footers)
         columns = tuple((field.name, _type_told(field.type)) for field in self.schema)
-        return FoundTable(
+        return ImportedTable(
             self.name, self.location, self.location, files=len(self.footers), rows=rows, size=size, columns=columns
         )
 
@@ -119,7 +117,7 @@ class Plan:
 @lru_cache(maxsize=2**12)
 def _type_told(type: pa.DataType) -> str:
     # an import tells the columns of a hundred thousand tables, which have few types
-    [(_, told)] = columns_told(_pyarrow_to_schema_without_ids(pa.schema([("column", type)])))
+    [(_, told)] = columns_told(schema_without_ids(pa.schema([("column", type)])))
     return told
 
 
@@ -149,7 +147,7 @@ class ParquetImport:
     renaming: Renaming
     catalog: OlympiaCatalog | None
 
-    def run(self, folders: Sequence[ParquetFolder], done: Imported, message: str, dry_run: bool) -> int:
+    def run(self, folders: Sequence[ParquetFolder], done: ImportResult, message: str, dry_run: bool) -> int:
         """Import all folders in one transaction, or report what would be done. Return the version."""
         assert self.catalog is not None
         if dry_run:
@@ -162,13 +160,13 @@ class ParquetImport:
         assert staged.last_version is not None
         return staged.last_version
 
-    def inspect(self, folders: Sequence[ParquetFolder], done: Imported) -> None:
+    def inspect(self, folders: Sequence[ParquetFolder], done: ImportResult) -> None:
         """Record what an import would do."""
         for plan in self._plans(folders, done, self.catalog):
             (done.created if plan.is_new else done.moved_on).append(plan.found)
 
     def _plans(
-        self, folders: Sequence[ParquetFolder], done: Imported, catalog: OlympiaCatalog | None
+        self, folders: Sequence[ParquetFolder], done: ImportResult, catalog: OlympiaCatalog | None
     ) -> Iterator[Plan]:
         """Yield the plans. Folders that cannot be imported are recorded as left out, and tables without new files as
         unchanged."""
@@ -184,22 +182,22 @@ class ParquetImport:
         yield from self._planned(waiting, done)
 
     def _ask(
-        self, folder: ParquetFolder, names: dict[TableName, str], done: Imported, catalog: OlympiaCatalog | None
+        self, folder: ParquetFolder, names: dict[TableName, str], done: ImportResult, catalog: OlympiaCatalog | None
     ) -> _Asked | None:
         name, location = name_of(self.base, folder.folder, self.renaming), self._location(folder.folder)
         if name in names:
-            done.left_out.append(LeftOut(folder.folder, f"{names[name]} has the name {name} too"))
+            done.left_out.append(Omission(folder.folder, f"{names[name]} has the name {name} too"))
             return None
         names[name] = folder.folder
         identifier = identifier_of(name)
         if catalog is not None and catalog.view_exists(identifier):
-            done.left_out.append(LeftOut(folder.folder, f"a view has the name {name}"))
+            done.left_out.append(Omission(folder.folder, f"a view has the name {name}"))
             return None
         if catalog is None or not catalog.table_exists(identifier):
             return _Asked(name, location, folder, folder.files, None, folder.columns, 0)
         table = catalog.load_table(identifier)
-        if table.properties.get(SOURCE) != location:
-            done.left_out.append(LeftOut(folder.folder, f"another table has the name {name}"))
+        if table.properties.get(PARQUET_FOLDER) != location:
+            done.left_out.append(Omission(folder.folder, f"another table has the name {name}"))
             return None
         known = KnownFiles.of(table, location)
         self._compare(folder, known, location, done)
@@ -208,42 +206,42 @@ class ParquetImport:
             done.unchanged += 1
             return None
         if not known.is_all:
-            remedy = Remedy(_ANEW, command_words("table", "drop", names=[str(name)]))
-            done.left_out.append(LeftOut(folder.folder, _PAST_UNKNOWN, remedy))
+            remedy = ImportAdvice(_ANEW, command_words("table", "drop", names=[str(name)]))
+            done.left_out.append(Omission(folder.folder, _PAST_UNKNOWN, remedy))
             return None
         schema = schema_to_pyarrow(table.schema(), include_field_ids=False)
         columns = tuple(field.name for field in table.spec().fields)
         return _Asked(name, location, folder, new, schema, columns, known.count)
 
-    def _planned(self, waiting: Sequence[_Asked], done: Imported) -> Iterator[Plan]:
+    def _planned(self, waiting: Sequence[_Asked], done: ImportResult) -> Iterator[Plan]:
         read = self.footers.read([file for one in waiting for file in one.new])
         for one in waiting:
             footers: list[Footer] = []
             for file, footer in zip(one.new, read, strict=False):
                 if isinstance(footer, str):
-                    done.left_out.append(LeftOut(file.path, footer))
+                    done.left_out.append(Omission(file.path, footer))
                 else:
                     footers.append(footer)
             if plan := _plan(one, footers, done):
                 yield plan
 
-    def _compare(self, folder: ParquetFolder, known: KnownFiles, location: str, done: Imported) -> None:
+    def _compare(self, folder: ParquetFolder, known: KnownFiles, location: str, done: ImportResult) -> None:
         """Report files of the table that are missing or have changed: files are never removed from the table, and are
         added once."""
         sizes = {self._location(file.path): file.size for file in folder.files}
         for path, size in known.past.items():
             if sizes.get(path, size) != size:
-                done.left_out.append(LeftOut(path, "it was part of the table once, and is another file by now"))
+                done.left_out.append(Omission(path, "it was part of the table once, and is another file by now"))
         for path, size in known.present.items():
             if path not in sizes and path.startswith(f"{location}/"):
-                done.left_out.append(LeftOut(path, "it is part of the table, and not there any more"))
+                done.left_out.append(Omission(path, "it is part of the table, and not there any more"))
             elif sizes.get(path, size) != size:
-                done.left_out.append(LeftOut(path, "it is part of the table, and another file by now"))
+                done.left_out.append(Omission(path, "it is part of the table, and another file by now"))
 
     def _location(self, path: str) -> str:
         return f"{self.base}/{path}".rstrip("/")
 
-    def _bring(self, plan: Plan, staged: CatalogTransaction, done: Imported) -> None:
+    def _bring(self, plan: Plan, staged: CatalogTransaction, done: ImportResult) -> None:
         """Stage a plan in a transaction: one metadata file per table."""
         namespace = (plan.name.namespace,)
         if not staged.namespace_exists(namespace):
@@ -253,14 +251,14 @@ class ParquetImport:
         (done.created if plan.is_new else done.moved_on).append(plan.found)
 
     def _make(self, plan: Plan, staged: CatalogTransaction) -> None:
-        schema = assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(plan.schema))
+        schema = assign_fresh_schema_ids(schema_without_ids(plan.schema))
         properties = {
-            SOURCE: plan.location,
-            FILES: str(len(plan.footers)),
+            PARQUET_FOLDER: plan.location,
+            PARQUET_FILES: str(len(plan.footers)),
             # the files have no column ids, so readers use the names
             TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json(),
         }
-        place, spec = staged.new_table_folder(plan.name), _spec(plan.columns, schema)
+        place, spec = staged.new_folder(plan.name), _spec(plan.columns, schema)
         metadata = new_table_metadata(schema, spec, UNSORTED_SORT_ORDER, place, properties)
         made = new_table(staged, plan.name, metadata, self._data_files(plan, metadata))
         staged.staged.create_table(plan.name, staged.stage(made))
@@ -269,9 +267,9 @@ class ParquetImport:
         """Add files to a table, and their new columns."""
         with staged.load_table(identifier_of(plan.name)).transaction() as transaction:
             with transaction.update_schema() as update:
-                update.union_by_name(_pyarrow_to_schema_without_ids(plan.schema))
+                update.union_by_name(schema_without_ids(plan.schema))
             metadata = transaction.table_metadata
-            transaction.set_properties({FILES: str(plan.known + len(plan.footers))})
+            transaction.set_properties({PARQUET_FILES: str(plan.known + len(plan.footers))})
             with transaction.update_snapshot().fast_append() as append:
                 for file in self._data_files(plan, metadata):
                     append.append_data_file(file)
@@ -281,11 +279,11 @@ class ParquetImport:
             yield _data_file(metadata, footer, self._location(footer.file.path), plan.columns)
 
 
-def _plan(asked: _Asked, footers: Sequence[Footer], done: Imported) -> Plan | None:
+def _plan(asked: _Asked, footers: Sequence[Footer], done: ImportResult) -> Plan | None:
     """Return the plan for these files. It does not depend on the reader of the footers."""
     folder, before = asked.folder, asked.schema
     if asked.columns != folder.columns:
-        done.left_out.append(LeftOut(folder.folder, "the table is partitioned in another way"))
+        done.left_out.append(Omission(folder.folder, "the table is partitioned in another way"))
         return None
     partitions = list(typed_partitions(replace(folder, files=asked.new), before, footers))
     known = pa.schema([*(before or []), *(one for one in partitions if before is None)])
@@ -301,7 +299,7 @@ def _spec(columns: tuple[str, ...], schema: Schema) -> PartitionSpec:
     return partition_spec(columns, schema) if columns else UNPARTITIONED_PARTITION_SPEC
 
 
-def _fits(footer: Footer, schema: pa.Schema, columns: tuple[str, ...], done: Imported) -> bool:
+def _fits(footer: Footer, schema: pa.Schema, columns: tuple[str, ...], done: ImportResult) -> bool:
     """Return True if the values in a file's path fit its table."""
     try:
         for name in columns:
@@ -309,7 +307,7 @@ def _fits(footer: Footer, schema: pa.Schema, columns: tuple[str, ...], done: Imp
             if name in footer.schema.names and not all(one == value for one in _bounds(footer, name)):
                 raise Conflict(f"its column {name!a} has values that differ from its path")
     except Conflict as conflict:
-        done.left_out.append(LeftOut(footer.file.path, str(conflict)))
+        done.left_out.append(Omission(footer.file.path, str(conflict)))
         return False
     return True
 

@@ -18,7 +18,7 @@ from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import DEFINITION_FOLDERS, name_in, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.iceberg.locations import Location, parse_location
-from olympia_cli.importers.iceberg import Imported, LeftOut
+from olympia_cli.importers.result import ImportResult, Omission
 from olympia_cli.names import Kind, ObjectName, as_found
 from olympia_cli.ops.inspect.diff import ObjectChange
 from olympia_cli.ops.verify_metadata import parse_metadata
@@ -83,7 +83,7 @@ def newest_catalog(store: Store) -> CatalogDef | None:
 
 
 def objects_left(
-    store: Store, options: Callable[[str], Mapping[str, object] | None], done: Imported
+    store: Store, options: Callable[[str], Mapping[str, object] | None], done: ImportResult
 ) -> Iterator[ObjectChange]:
     """Yield the objects in definitions as newly created, namespaces first. `options` returns the storage options of a
     location."""
@@ -93,10 +93,10 @@ def objects_left(
         for left in sorted(_newest(store, kind, done), key=lambda left: -left.written_at_millis):
             name = name_in(left.path, left.kind, namespaces)
             if isinstance(name, str):
-                done.left_out.append(LeftOut(left.path, name))
+                done.left_out.append(Omission(left.path, name))
             elif name in named:
                 why = f"{named[name].path} had the name {name} later"
-                done.left_out.append(LeftOut(left.path, why))
+                done.left_out.append(Omission(left.path, why))
             else:
                 named[name] = left
         if kind is Kind.NAMESPACE:
@@ -108,7 +108,7 @@ def objects_left(
             yield ObjectChange("created", name, name, None, CatalogObject(name, left.path, definition))
 
 
-def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
+def _newest(store: Store, kind: Kind, done: ImportResult) -> Iterator[_Left]:
     """Yield the newest definition of each id."""
     listed = {file.path: file for file in store.list(f"def/{DEFINITION_FOLDERS[kind]}/")}
     found: list[_Left] = []
@@ -119,7 +119,7 @@ def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
             definition = read_object(as_found(kind, "?", "?"), path, data).definition
         except OlympiaError as error:
             why = error.reason if isinstance(error, Damaged) else error.message
-            done.left_out.append(LeftOut(path, why))
+            done.left_out.append(Omission(path, why))
             continue
         found.append(_Left(kind, path, listed[path].modified_at_millis, definition))
     found.sort(key=lambda left: (left.definition.id, left.order))
@@ -129,12 +129,12 @@ def _newest(store: Store, kind: Kind, done: Imported) -> Iterator[_Left]:
         twins = {_location(left.definition) for left in older if _number(_location(left.definition)) == number >= 0}
         for location in sorted(twins - {_location(newest.definition)}):
             why = f"{_location(newest.definition)} has the same number, and was named later"
-            done.left_out.append(LeftOut(location, why))
+            done.left_out.append(Omission(location, why))
         yield newest
 
 
 def _follow(
-    name: ObjectName, table: TableDef, options: Callable[[str], Mapping[str, object] | None], done: Imported
+    name: ObjectName, table: TableDef, options: Callable[[str], Mapping[str, object] | None], done: ImportResult
 ) -> None:
     """Move a table on to the newest metadata that follows its own, if that has a number as in Iceberg."""
     location = table.iceberg_metadata_location
@@ -155,7 +155,7 @@ def _follow(
             return
         following = [path for path in newest if _follows(store.read(path), f"{folder}/{path}", location)]
     except OlympiaError as error:
-        done.left_out.append(LeftOut(f"metadata of {name}", error.message))
+        done.left_out.append(Omission(f"metadata of {name}", error.message))
         return
     if len(following) == 1:
         table.iceberg_previous_metadata_location = location
@@ -163,7 +163,7 @@ def _follow(
         return
     which = "none of them follows" if not following else "several follow"
     why = f"there are newer files than {location}, and {which} it: {', '.join(following or newest)[:200]}"
-    done.left_out.append(LeftOut(f"metadata of {name}", why))
+    done.left_out.append(Omission(f"metadata of {name}", why))
 
 
 def _follows(data: bytes, path: str, location: str) -> bool:

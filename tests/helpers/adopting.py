@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.io.pyarrow import PyArrowFileIO
 
-from olympia_cli.importers.deltacat.bodies import TableVersion
+from olympia_cli.importers.deltacat.metadata import TableVersion
 from olympia_cli.importers.deltacat.rewrite import Metadata, Outcome, Piece, Rewriting, Unseen
 from tests.helpers.stores import PowerCut
 

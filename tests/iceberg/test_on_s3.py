@@ -15,14 +15,14 @@ from pyiceberg.exceptions import CommitFailedException
 from olympia_cli import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.iceberg.settings import ONE_SDK, io_properties, store_options
-from olympia_cli.importers.deltacat.adoption import Adoption, import_at
+from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.source import Source
-from olympia_cli.importers.footers import LocalFooters, open_io
-from olympia_cli.importers.iceberg import Imported
+from olympia_cli.importers.footers import LocalFooters, SourceFolder, open_io
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import find_folders
 from olympia_cli.importers.parquet_tables import ParquetImport
+from olympia_cli.importers.result import ImportResult
 from olympia_cli.storage.open import open_store
 from tests.helpers.adopting import RewritesHere
 from tests.helpers.check import replay
@@ -101,7 +101,7 @@ def test_parquet_files_in_a_bucket_become_a_table(settings: dict[str, str]) -> N
         sink = pa.BufferOutputStream()
         pq.write_table(ROWS, sink)
         store.create(f"events/day={day}/p.parquet", sink.getvalue().to_pybytes())
-    catalog, done = OlympiaCatalog("lake", **settings), Imported()
+    catalog, done = OlympiaCatalog("lake", **settings), ImportResult()
     folders, _ = find_folders(store.list())
     sizes = catalog.store_catalog.snapshot().sizes
     importing = ParquetImport(prefix, LocalFooters(prefix, open_io(prefix, settings)), Renaming(sizes), catalog)
@@ -123,9 +123,8 @@ def test_deltacat_in_a_bucket(settings: dict[str, str], tmp_path: Path) -> None:
         {one.relative_to(folder).as_posix(): one.read_bytes() for one in folder.rglob("*") if one.is_file()}
     )
     catalog = OlympiaCatalog("lake", **settings)
-    io = open_io(uri, settings)
     renaming = Renaming(catalog.store_catalog.snapshot().sizes)
-    done, _ = import_at(Adoption(Source(store), uri, io, catalog, renaming, False), FOREVER, "")
+    done, _ = DeltacatImport(Source(store), SourceFolder(uri, settings), catalog, renaming).run(FOREVER, "")
     assert (len(done.created), done.left_out) == (2, [])
     assert catalog.load_table("ops.jobs").scan().to_arrow().num_rows == 6
 
@@ -143,6 +142,6 @@ def test_rows_of_deltacat_are_written_anew_in_a_bucket(settings: dict[str, str],
     catalog = OlympiaCatalog("lake", **settings)
     renaming = Renaming(catalog.store_catalog.snapshot().sizes)
     rewriter = RewritesHere(uri, settings, {**settings, ONE_SDK: "true"})
-    adoption = Adoption(Source(store), uri, open_io(uri, settings), catalog, renaming, False, rewriter)
-    assert import_at(adoption, FOREVER, "")[0].left_out == []
+    importing = DeltacatImport(Source(store), SourceFolder(uri, settings), catalog, renaming, rewriter)
+    assert importing.run(FOREVER, "")[0].left_out == []
     assert sorted(catalog.load_table("anew.t").scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import uuid
 
 import pyarrow as pa
 import pytest
@@ -11,11 +12,11 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.definitions import body
 from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.importers.deltacat.adoption import Adoption, import_at, import_history, look
 from olympia_cli.importers.deltacat.checks import check
+from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.source import MAX_SIZE, Source
-from olympia_cli.importers.footers import open_io
+from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.names import Kind
 from olympia_cli.storage.local import LocalStore
@@ -31,16 +32,16 @@ def real(tmp_path_factory):
     return {name: unpack(name, tmp_path_factory.mktemp("deltacat"))[0] for name in (SMALL, LEGACY)}
 
 
-def bring(source, store, run=import_at, dry_run=False):
+def bring(source, store, run=DeltacatImport.run, dry_run=False):
     """Import into the catalog at a store."""
-    return run(adopting(source, store, dry_run), FOREVER, "")
+    return run(importing(source, store, dry_run), FOREVER, "")
 
 
-def adopting(source, store, dry_run=False, of=Adoption):
+def importing(source, store, dry_run=False, of=DeltacatImport):
     catalog = OlympiaCatalog.of(Catalog(store))
     base = f"file://{source.store.uri}"
     renaming = Renaming(catalog.store_catalog.snapshot().sizes)
-    return of(source, base, open_io(base, {}), catalog, renaming, dry_run)
+    return of(source, SourceFolder(base), catalog, renaming, dry_run=dry_run)
 
 
 def new_store(folder):
@@ -65,11 +66,11 @@ def test_each_file_of_metadata_is_read_once(real, tmp_path, name, how):
     store = CountingStore(LocalStore(str(real[name])))
     source = Source(store)
     if how == "inspect":
-        look(adopting(source, new_store(tmp_path / "c"), dry_run=True), FOREVER)
+        importing(source, new_store(tmp_path / "c"), dry_run=True).inspect(FOREVER)
     elif how == "check":
         list(check(source, FOREVER))
     else:
-        bring(source, new_store(tmp_path / "c"), import_history if how == "history" else import_at)
+        bring(source, new_store(tmp_path / "c"), DeltacatImport.history if how == "history" else DeltacatImport.run)
     read = store.paths("read", "read_many")
     assert read
     assert len(read) == len(set(read))
@@ -106,13 +107,13 @@ def test_cut_at_every_write(tmp_path):
 def test_a_history_that_is_cut_goes_on_where_it_was(real, tmp_path):
     source = Source(LocalStore(str(real[LEGACY])))
     whole = CuttingStore(new_store(tmp_path / "whole"))
-    _, version = bring(source, whole, import_history)
+    _, version = bring(source, whole, DeltacatImport.history)
     store = new_store(tmp_path / "cut")
     with pytest.raises((PowerCut, OlympiaError)):
-        bring(source, CuttingStore(store, whole.writes // 2), import_history)
+        bring(source, CuttingStore(store, whole.writes // 2), DeltacatImport.history)
     cut_at = Catalog(store).snapshot().version
     assert 0 < cut_at < version
-    assert bring(source, store, import_history)[1] == version
+    assert bring(source, store, DeltacatImport.history)[1] == version
     assert held(store) == held(whole.inner)
     check_catalog(store)
 
@@ -121,14 +122,14 @@ def test_others_may_commit_in_the_middle_of_a_history(real, tmp_path):
     """Another writer drops a table between two commits of the import: the table's next transaction restores it."""
     store = new_store(tmp_path / "c")
 
-    class Interrupted(Adoption):
-        def commit(self, message):
-            version = super().commit(message)
+    class Interrupted(DeltacatImport):
+        def commit(self, before, message):
+            version = super().commit(before, message)
             if version == 5:
                 OlympiaCatalog.of(Catalog(store)).drop_table("sales.orders")
             return version
 
-    _, version = import_history(adopting(Source(LocalStore(str(real[SMALL]))), store, of=Interrupted), FOREVER, "")
+    _, version = importing(Source(LocalStore(str(real[SMALL]))), store, of=Interrupted).history(FOREVER, "")
     assert version == 19
     table = OlympiaCatalog.of(Catalog(store)).load_table("sales.customer_orders")
     assert table.scan().to_arrow().num_rows == 22
@@ -146,7 +147,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     store = CountingStore(LocalStore(str(made.folder)))
     done, _ = bring(Source(store), new_store(tmp_path / "c"))
     [left_out] = done.left_out
-    assert left_out.why.endswith("it has 67,108,865 bytes, which no metadata has")
+    assert left_out.reason.endswith("it has 67,108,865 bytes, which no metadata has")
     assert file.relative_to(made.folder).as_posix() not in store.paths("read", "read_many")
 
 
@@ -157,3 +158,12 @@ def test_a_copy_elsewhere_is_the_same_source(real, tmp_path):
     shutil.copytree(real[SMALL], tmp_path / "copy")
     done, version = bring(Source(LocalStore(str(tmp_path / "copy"))), store)
     assert (done.unchanged, version) == (7, 1)
+
+
+def test_a_source_without_a_finished_transaction_has_lost_nothing(tmp_path):
+    """Objects that others made here do not count as those of a source without an identity."""
+    DeltacatWriter(tmp_path / "source").write(f"txn/running/1_{uuid.uuid4()}", b"")
+    store = new_store(tmp_path / "c")
+    OlympiaCatalog.of(Catalog(store)).create_namespace("own")
+    done, version = bring(Source(LocalStore(str(tmp_path / "source"))), store)
+    assert (done.left_out, version) == ([], 1)

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from olympia_cli.importers import wire
-from olympia_cli.importers.deltacat import bodies, index
+from olympia_cli.importers.deltacat import index, metadata
 from tests.helpers.deltacat_catalog import FOLDER, LEGACY, SMALL, pack, unpack
 
 TXN = "1794787399012244117_ecfbe3bb-aae5-4d74-9e1e-291bf8abe83b"
@@ -27,15 +26,15 @@ VALUES = st.recursive(
 @QUICK
 @given(VALUES)
 def test_values_come_back(value):
-    assert wire.decode(pack(value)) == value
+    assert metadata.decode(pack(value)) == value
 
 
 @QUICK
 @given(st.binary(max_size=200))
 def test_any_bytes_are_a_value_or_refused(data):
     try:
-        wire.decode(data)
-    except wire.Malformed:
+        metadata.decode(data)
+    except metadata.Malformed:
         return
 
 
@@ -59,7 +58,7 @@ def test_any_bytes_are_a_value_or_refused(data):
     ],
 )
 def test_short_forms(data, value):
-    assert wire.decode(data) == value
+    assert metadata.decode(data) == value
 
 
 @pytest.mark.parametrize(
@@ -78,8 +77,8 @@ def test_short_forms(data, value):
     ],
 )
 def test_what_is_wrong_is_said(data, why):
-    with pytest.raises(wire.Malformed, match=why):
-        wire.decode(data)
+    with pytest.raises(metadata.Malformed, match=why):
+        metadata.decode(data)
 
 
 @pytest.mark.parametrize(
@@ -128,10 +127,10 @@ def test_every_file_of_the_real_catalogs_is_read(tmp_path):
             found = index.parse(path)
             assert found is not None, path
             if isinstance(found, index.Revision):
-                body = bodies.read_body(file.read_bytes(), path, len(found.object))
+                body = metadata.read_body(file.read_bytes(), path, len(found.object))
                 read[type(body).__name__] = read.get(type(body).__name__, 0) + 1
             elif isinstance(found, index.TransactionFile):
-                log = bodies.read_log(file.read_bytes(), path)
+                log = metadata.read_log(file.read_bytes(), path)
                 assert (log.id, log.began_at) == (found.id, index.began_at(found.id))
                 assert log.root in ("/srv/lake/small", "/srv/lake/legacy")
     assert read == {"Namespace": 9, "Table": 13, "TableVersion": 10, "Stream": 12, "Partition": 34, "Delta": 15}
@@ -144,7 +143,7 @@ def test_values_are_those_of_another_decoder(tmp_path):
     entries = re.findall(r"^## (\S+) \d+\n(.*?)(?=^## |\Z)", dump, re.DOTALL | re.MULTILINE)
     assert len(entries) == 65 + 19
     for path, text in entries:
-        assert shown(bodies.read_map((folder / path).read_bytes(), path)) == json.loads(text), path
+        assert shown(metadata.read_map((folder / path).read_bytes(), path)) == json.loads(text), path
 
 
 def body(**fields):
@@ -167,13 +166,13 @@ def body(**fields):
     ],
 )
 def test_a_body_that_is_none_is_refused(data, depth, why):
-    with pytest.raises(wire.Malformed, match=why):
-        bodies.read_body(data, "x.mpk", depth)
+    with pytest.raises(metadata.Malformed, match=why):
+        metadata.read_body(data, "x.mpk", depth)
 
 
 def test_json_is_read_too():
     data = json.dumps({"namespaceLocator": {"namespace": "a"}, "id": "x"}).encode()
-    assert bodies.read_body(data, "x.json", 1) == bodies.Namespace("x", "a", {})
+    assert metadata.read_body(data, "x.json", 1) == metadata.Namespace("x", "a", {})
     for broken in (b"{", b"[" * 100_000):
-        with pytest.raises(wire.Malformed, match="not JSON"):
-            bodies.read_body(broken, "x.json", 1)
+        with pytest.raises(metadata.Malformed, match="not JSON"):
+            metadata.read_body(broken, "x.json", 1)

@@ -31,16 +31,16 @@ from pyiceberg.types import LongType, NestedField, StringType
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.deltacat import rewrite
-from olympia_cli.importers.deltacat.adoption import Adoption, import_at, look
-from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
+from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
+from olympia_cli.importers.deltacat.metadata import Entry, TableVersion
 from olympia_cli.importers.deltacat.rewrite import WHOLE, Piece, PieceFile, Step, merged
 from olympia_cli.importers.deltacat.rows import read_rows, survives
 from olympia_cli.importers.deltacat.schemas import Unfit
 from olympia_cli.importers.deltacat.source import Source
-from olympia_cli.importers.footers import open_io
-from olympia_cli.importers.iceberg import Remedy
+from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import Renaming
+from olympia_cli.importers.result import ImportAdvice
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.adopting import RewritesHere
 from tests.helpers.avro_file import write_avro
@@ -61,7 +61,8 @@ FATAL_ORC = zlib.decompress(
     )
 )
 """An ORC file with four wrong bytes or fewer, found by chance, that Arrow does not survive."""
-COMPACT = Remedy("compact it", ("import", "deltacat"))
+REWRITE = ("import", "deltacat", "--rewrite", "made")
+COMPACT = ImportAdvice("let DeltaCAT compact the partition, which keeps its rows, and import again", REWRITE)
 DELETE = {"type": "delete", "entry_type": "equality_delete"}
 
 
@@ -75,19 +76,16 @@ class World:
         self.store = LocalStore(str(folder / "c"))
         Catalog.create(self.store)
 
-    def adoption(self, rewriter, dry_run):
-        base = f"file://{self.made.folder}"
-        source = Source(LocalStore(str(self.made.folder)))
-        source.remedy = Remedy("do it", ("import", "deltacat"))
-        source.last_remedy = COMPACT
+    def importing(self, rewriter, dry_run):
+        source = Source(LocalStore(str(self.made.folder)), "made")
         catalog, renaming = OlympiaCatalog.of(Catalog(self.store)), Renaming(Catalog(self.store).snapshot().sizes)
-        return Adoption(source, base, open_io(base, {}), catalog, renaming, dry_run, rewriter)
+        return DeltacatImport(source, SourceFolder(f"file://{self.made.folder}"), catalog, renaming, rewriter, dry_run)
 
     def bring(self, rewrite=True, dry_run=False):
         """Import, and return the outcome and the version; `self.written` is the number of rewritten partitions."""
         properties = OlympiaCatalog.of(Catalog(self.store)).properties
         rewriter = RewritesHere(f"file://{self.made.folder}", {}, properties) if rewrite else None
-        done, version = import_at(self.adoption(rewriter, dry_run), FOREVER, "")
+        done, version = self.importing(rewriter, dry_run).run(FOREVER, "")
         self.written = rewriter.written if rewriter else 0
         return done, version
 
@@ -134,8 +132,8 @@ def small_memory():
 
 
 def why(done):
-    return [one.why for table in (*done.created, *done.moved_on) for one in table.skipped] + [
-        one.why for one in done.left_out
+    return [one.reason for table in (*done.created, *done.moved_on) for one in table.skipped] + [
+        one.reason for one in done.left_out
     ]
 
 
@@ -241,7 +239,7 @@ def test_new_deltas_are_brought_by_writing_anew(world, partition):
     partition(3, data((2, "c")), type="upsert")
     done, _ = world.bring(rewrite=False)
     assert why(done) == ["its rows were rewritten here, and it has newer data at the source"]
-    assert done.left_out[0].remedy is not None
+    assert done.left_out[0].advice is not None
     assert world.rows() == [(1, "b")]
     done, version = world.bring()
     assert (len(done.moved_on), world.rows()) == (1, [(1, "b"), (2, "c")])
@@ -255,7 +253,7 @@ def test_one_that_came_without(world, partition):
     partition(3, data((2, "c")))
     done, _ = world.bring(rewrite=False)
     assert world.rows() == [(2, "c")]
-    assert all(one.remedy is not None for one in done.created[0].skipped)
+    assert all(one.advice is not None for one in done.created[0].skipped)
     done, version = world.bring()
     assert (world.rows(), version, why(done)) == ([(1, "b"), (2, "c")], 2, [])
 
@@ -429,9 +427,9 @@ def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, 
     odd = partition(2, swapped((2, "b"), (3, "c"), ids=ids))
     done, _ = world.bring(rewrite=False)
     [left_out] = done.created[0].skipped
-    assert (left_out.what, left_out.why) == (odd, reason)
-    assert left_out.remedy is not None
-    assert left_out.remedy.hint == "do it"
+    assert (left_out.part, left_out.reason) == (odd, reason)
+    assert left_out.advice is not None
+    assert left_out.advice == ImportAdvice("import it too: merge and rewrite its rows on Spark", REWRITE)
     assert world.rows() == [(1, "a")]
     done, version = world.bring()
     assert (why(done), world.rows(), world.written) == ([], [(1, "a"), (2, "b"), (3, "c")], 1)
@@ -478,7 +476,7 @@ def test_a_file_whose_ids_are_wrong_and_its_names_too(world, partition, delta):
         assert why(done) == [f"it is not rewritten: {odd} cannot be read: {why_not}"]
         assert world.rows() == []
     else:
-        assert [(one.what, one.remedy) for one in done.created[0].skipped] == [(odd, None)]
+        assert [(one.part, one.advice) for one in done.created[0].skipped] == [(odd, None)]
         assert (world.rows(), world.written) == ([(1, "a")], 0)
 
 
@@ -489,7 +487,7 @@ def test_inspect_and_import_agree(world, partition):
     partition(3, b"junk", content_type="application/parquet")
     partition(4, packed(data((4, "d")), "application/avro"), content_type="application/avro")
     (world.made.folder / partition(5, data((5, "e")))).unlink()
-    shown, _ = look(world.adoption(None, dry_run=True), FOREVER)
+    shown, _ = world.importing(None, dry_run=True).inspect(FOREVER)
     done, _ = world.bring(rewrite=False)
     assert shown.created[0].skipped == done.created[0].skipped
     told = [(one.name, one.files, one.rows, one.size, one.columns) for one in (*shown.created, *done.created)]
@@ -536,7 +534,7 @@ def test_a_value_for_older_files(world, partition, default):
         txn.version((namespace, table), "1", new, operation="update")
     partition(2, data((2, "b", 5), schema=new))
     done, _ = world.bring(rewrite=False)
-    assert [one.remedy is None for one in done.left_out] == [False]
+    assert [one.advice is None for one in done.left_out] == [False]
     assert why(world.bring()[0]) == []
     assert world.rows() == [(1, "a", 7), (2, "b", 5)]
 
@@ -681,8 +679,8 @@ class TestWhatIsNotKnown:
             txn.delta(partition, 1, data((1, "a")))
             txn.delta(partition, 2, data((2, "b")), **delta)
         done, _ = world.bring()
-        [told] = [one for table in done.created for one in table.skipped if reason in one.why]
-        assert (told.remedy, world.written) == (COMPACT, 0)
+        [told] = [one for table in done.created for one in table.skipped if reason in one.reason]
+        assert (told.advice, world.written) == (COMPACT, 0)
 
     def test_one_that_is_in_no_order(self, world, partition):
         partition(1, data((1, "a")), type="upsert")
@@ -706,7 +704,7 @@ class TestWhatIsNotKnown:
         # it is not tried again before it has moved on, and told all the same
         done, version = world.bring()
         assert (version, world.written) == (1, 0)
-        assert [one.what for one in done.left_out] == ["rows of 1 partitions of table n.t"]
+        assert [one.part for one in done.left_out] == ["rows of 1 partitions of table n.t"]
 
     def test_one_that_is_more_than_there_is_memory_for(self, world, partition):
         content = gzip.compress(b"1,a\n".ljust(2**28, b"\n"), 1)

@@ -191,7 +191,7 @@ class TestNamesThatAreTakenAgain:
             change(source, word)
         done, _ = bring(source, store)
         assert held(store).keys() == {ns("s"), table("s.a"), table("s.mine")}
-        assert [one.why for one in done.left_out] == ["it was dropped at the source, and is not empty here"]
+        assert [one.reason for one in done.left_out] == ["it was dropped at the source, and is not empty here"]
 
     def test_a_namespace_that_is_not_here_any_more(self, source):
         store = new_store()
@@ -200,7 +200,7 @@ class TestNamesThatAreTakenAgain:
         change(Catalog(store), "-s")
         change(source, "+s.a")
         done, _ = bring(source, store)
-        assert [(one.what, one.why) for one in done.left_out] == [("table s.a", "its namespace is not here")]
+        assert [(one.part, one.reason) for one in done.left_out] == [("table s.a", "its namespace is not here")]
         assert bring(source, store)[0].left_out == []
         assert held(store) == held(source.store)
 

@@ -16,10 +16,11 @@ from olympia_cli.format.node import Sizes
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.footers import MOST_BYTES, LocalFooters, open_io, read_footer
-from olympia_cli.importers.iceberg import Imported
 from olympia_cli.importers.objects import Renaming
-from olympia_cli.importers.parquet import FILES, find_folders
+from olympia_cli.importers.parquet import find_folders
 from olympia_cli.importers.parquet_tables import ParquetImport
+from olympia_cli.importers.properties import PARQUET_FILES
+from olympia_cli.importers.result import ImportResult
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.protocol import FileInfo
 from tests.helpers.adopting import CountingIO, CuttingIO, write_parquet
@@ -58,7 +59,7 @@ class World:
         self.properties = {} if io == "PyArrowFileIO" else {PY_IO_IMPL: IO + io}
 
     def bring(self, store=None, footers=None, at_once=1024, dry_run=False):
-        base, done = f"file://{self.raw}", Imported()
+        base, done = f"file://{self.raw}", ImportResult()
         folders, done.left_out = find_folders(LocalStore(str(self.raw)).list())
         catalog = OlympiaCatalog.of(Catalog(store or self.store), **self.properties)
         catalog.retry_for = 0
@@ -155,7 +156,7 @@ def test_a_file_that_arrow_does_not_survive_is_left_out(raw, tmp_path):
     (raw / "t" / "0.parquet").write_bytes(damaged)
     world = World(tmp_path / "c", raw)
     done, _ = world.bring()
-    assert [one.what for one in done.left_out] == ["t/0.parquet"]
+    assert [one.part for one in done.left_out] == ["t/0.parquet"]
     assert (world.rows("raw.t"), world.rows("raw.u")) == ([1, 2], [0, 1, 2])
 
 
@@ -165,7 +166,7 @@ def test_a_view_of_that_name(raw, tmp_path):
         transaction.create_namespace(ns("raw"))
         transaction.create_view(view("raw.t"), ViewDef(substrait_read_rel=b"plan"))
     done, _ = world.bring()
-    assert [(one.what, one.why) for one in done.left_out] == [("t", "a view has the name raw.t")]
+    assert [(one.part, one.reason) for one in done.left_out] == [("t", "a view has the name raw.t")]
     assert [str(one.name) for one in done.created] == ["raw.u"]
 
 
@@ -173,7 +174,7 @@ class TestFolders:
     def found(self, *paths, size=9):
         folders, left_out = find_folders([FileInfo(path, size, 0) for path in paths])
         return {one.folder: [file.path for file in one.files] for one in folders}, {
-            one.what: one.why for one in left_out
+            one.part: one.reason for one in left_out
         }
 
     @pytest.mark.parametrize(
@@ -311,19 +312,19 @@ class TestWhatWasChangedHere:
         write_parquet(world.raw / "t" / "newer.parquet", v=[8])
         done, _ = world.bring()
         is_known = change == "append"
-        assert ([one.what for one in done.left_out], len(done.moved_on)) == ([] if is_known else ["t"], int(is_known))
+        assert ([one.part for one in done.left_out], len(done.moved_on)) == ([] if is_known else ["t"], int(is_known))
         assert world.rows("raw.t") == sorted([*left, 7, *([8] if is_known else [])])
 
     def test_a_table_without_the_note_goes_by_its_snapshots(self, world):
         with self.table(world).transaction() as transaction:
-            transaction.remove_properties(FILES)
+            transaction.remove_properties(PARQUET_FILES)
         self.table(world).delete("v = 1")
         assert [one.files for one in self.add_and_bring(world).moved_on] == [1]
         with self.table(world).transaction() as transaction:
-            transaction.remove_properties(FILES)
+            transaction.remove_properties(PARQUET_FILES)
         self.expire(world)
         write_parquet(world.raw / "t" / "newer.parquet", v=[8])
-        assert [one.what for one in world.bring()[0].left_out] == ["t"]
+        assert [one.part for one in world.bring()[0].left_out] == ["t"]
         assert world.rows("raw.t") == [0, 2, 7]
 
     @pytest.mark.parametrize("is_noted", [True, False])
@@ -333,11 +334,11 @@ class TestWhatWasChangedHere:
         assert self.add_and_bring(world).left_out == []
         if not is_noted:
             with self.table(world).transaction() as transaction:
-                transaction.remove_properties(FILES)
+                transaction.remove_properties(PARQUET_FILES)
         for one in (first, *self.table(world).snapshots()[1:-1]):
             Path(one.manifest_list.removeprefix("file://")).unlink()
         write_parquet(world.raw / "t" / "newer.parquet", v=[8])
-        assert [one.what for one in world.bring()[0].left_out] == ["t"]
+        assert [one.part for one in world.bring()[0].left_out] == ["t"]
         assert world.rows("raw.t") == [0, 7]
 
     def test_files_of_the_folder_that_others_added(self, world):
@@ -351,5 +352,5 @@ class TestWhatWasChangedHere:
         self.table(world).delete("v = 1")
         write_parquet(world.raw / "t" / "1.parquet", v=list(range(1000)))
         [told] = world.bring()[0].left_out
-        assert told.why == "it was part of the table once, and is another file by now"
+        assert told.reason == "it was part of the table once, and is another file by now"
         assert world.rows("raw.t") == [0, 2]

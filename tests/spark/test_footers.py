@@ -14,10 +14,10 @@ from olympia_cli.errors import ExecutorUnprepared
 from olympia_cli.format.node import Sizes
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.footers import LocalFooters, open_io
-from olympia_cli.importers.iceberg import Imported
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import find_folders
 from olympia_cli.importers.parquet_tables import ParquetImport
+from olympia_cli.importers.result import ImportResult
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.imports import SparkFooters
 from olympia_cli.spark.pipelines.place import CatalogPlace
@@ -80,7 +80,7 @@ def test_both_engines_make_the_same_tables(spark, raw, tmp_path):
         [LocalFooters(base, open_io(base, {})), SparkFooters(engine_for(spark, raw), base, {}, at_once=2)]
     ):
         catalog = OlympiaCatalog.of(Catalog.create(LocalStore(str(tmp_path / f"c{number}"))))
-        done = Imported()
+        done = ImportResult()
         importing = ParquetImport(base, footers, Renaming(Sizes(128, 100, 100, 100)), catalog)
         version = importing.run(found_below(raw), done, "", dry_run=False)
         scans = [catalog.load_table(f"raw.{name}").scan().to_arrow().sort_by("v").to_pydict() for name in "tu"]

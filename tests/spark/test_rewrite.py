@@ -12,10 +12,10 @@ from pyiceberg.io import PY_IO_IMPL
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import ExecutorUnprepared
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.importers.deltacat.adoption import Adoption, import_at
+from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.source import Source
-from olympia_cli.importers.footers import open_io
+from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.imports import SparkRewriter
@@ -89,7 +89,7 @@ def test_an_executor_that_does_not_see_the_source(spark, source, place):
     rewriter = SparkRewriter(SparkEngine(spark, CatalogPlace.at(str(place)), 2), base, properties, catalog.properties)
     renaming = Renaming(Catalog(LocalStore(str(place))).snapshot().sizes)
     found = Source(LocalStore(str(source)))
-    adoption = Adoption(found, base, open_io(base, {}), catalog, renaming, False, rewriter)
+    importing = DeltacatImport(found, SourceFolder(base), catalog, renaming, rewriter)
     with pytest.raises(ExecutorUnprepared, match=r"does not see the same data/.* below "):
-        import_at(adoption, FOREVER, "")
+        importing.run(FOREVER, "")
     assert Catalog(LocalStore(str(place))).snapshot().version == 0

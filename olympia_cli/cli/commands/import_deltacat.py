@@ -9,8 +9,8 @@ from olympia_cli.cli.options import DryRun, Message, RetryFor
 from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.cli.engine import LongWork
     from olympia_cli.importers.deltacat.source import Source
+    from olympia_cli.importers.footers import SourceFolder
 
 EXAMPLES = [
     "olympia import deltacat s3://lake/deltacat --inspect",
@@ -60,8 +60,9 @@ def run(
     too long is cut, and ends in ~ and a hash. Data that is left out is reported, and the exit code is 3; with --check
     it is 50 if something is damaged.
     """
-    from olympia_cli.cli.iceberg_tables import need_pyiceberg
-    from olympia_cli.errors import InvalidOption, command_words
+    from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
+    from olympia_cli.cli.output.imports import print_imported
+    from olympia_cli.errors import InvalidOption
     from olympia_cli.names import check_name
     from olympia_cli.storage.open import open_store
 
@@ -82,67 +83,44 @@ def run(
         check_name(into, "namespace")
     need_pyiceberg()
     from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.importers.deltacat.imports import DeltacatImport
     from olympia_cli.importers.deltacat.source import Source
-    from olympia_cli.importers.iceberg import Remedy
+    from olympia_cli.importers.footers import SourceFolder
+    from olympia_cli.importers.objects import Renaming
 
     session = Session(ctx)
+    settings = session.options_for(source)
+    store = open_store(source, settings or None)
     with session.progress() as progress:
         progress.phase("listing files")
-        origin = Source(open_store(source, session.options_for(source) or None))
-    words = command_words(
-        "import", "deltacat", "--rewrite", *([] if into is None else ["--into", into]), names=[source]
-    )
-    origin.remedy = Remedy("import it too: merge and rewrite its rows on Spark", words)
-    origin.last_remedy = Remedy("let DeltaCAT compact the partition, which keeps its rows, and import again", words)
+        origin = Source(store, source, into)
     before = origin.before(at, SystemClock().now_millis())
     if check:
         _check(session, origin, before)
-    elif inspect:
-        _inspect(session, origin, source, before, into)
+    folder = SourceFolder.of(source, store, settings)
+    if inspect:
+        _inspect(session, origin, folder, before, into)
         return
     where = EngineWord.SPARK if rewrite else EngineWord.LOCAL
-    with engine(session, where, master, remote, parallelism, conf) as work:
-        _import(session, origin, source, before, into, history and not dry_run, dry_run, message, retry_for, work)
-
-
-def _import(
-    session: Session,
-    origin: Source,
-    source: str,
-    before: int,
-    into: str | None,
-    history: bool,
-    dry_run: bool,
-    message: str,
-    retry_for: str,
-    work: LongWork,
-) -> None:
-    from olympia_cli.cli.iceberg_tables import iceberg_catalog
-    from olympia_cli.cli.output.imports import print_imported
-    from olympia_cli.importers.deltacat.adoption import Adoption, import_at, import_history
-    from olympia_cli.importers.footers import open_io
-    from olympia_cli.importers.objects import Renaming
-
-    base, properties = _place(session, origin, source)
     with (
+        engine(session, where, master, remote, parallelism, conf) as work,
         session.progress() as progress,
         iceberg_catalog(session, message=message, retry_for=retry_for) as catalog,
     ):
         progress.phase("reading tables")
+        rewriter = work.rewriter(folder.base, folder.properties, catalog.properties)
         renaming = Renaming(session.snapshot().sizes, into)
-        rewriter = work.rewriter(base, properties, catalog.properties)
-        adoption = Adoption(origin, base, open_io(base, properties), catalog, renaming, dry_run, rewriter)
-        outcome, version = (import_history if history else import_at)(adoption, before, message)
-    print_imported(session, outcome, version, dry_run, "object")
+        importing = DeltacatImport(origin, folder, catalog, renaming, rewriter, dry_run)
+        result, version = (importing.history if history and not dry_run else importing.run)(before, message)
+    print_imported(session, result, version, dry_run, "object")
 
 
-def _inspect(session: Session, origin: Source, source: str, before: int, into: str | None) -> None:
-    """Show what an import into an empty catalog does."""
+def _inspect(session: Session, origin: Source, folder: SourceFolder, before: int, into: str | None) -> None:
+    """Show the result of an import into an empty catalog."""
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.cli.output.imports import print_inspected
     from olympia_cli.iceberg.catalog import OlympiaCatalog
-    from olympia_cli.importers.deltacat.adoption import Adoption, look
-    from olympia_cli.importers.footers import open_io
+    from olympia_cli.importers.deltacat.imports import DeltacatImport
     from olympia_cli.importers.objects import Renaming
     from olympia_cli.storage.memory import MemoryStore
 
@@ -150,19 +128,8 @@ def _inspect(session: Session, origin: Source, source: str, before: int, into: s
     renaming = Renaming(empty.snapshot().sizes, into)
     with session.progress() as progress:
         progress.phase("reading tables")
-        base, properties = _place(session, origin, source)
-        io = open_io(base, properties)
-        outcome, log = look(Adoption(origin, base, io, OlympiaCatalog.of(empty), renaming, True), before)
-    print_inspected(session, outcome, log)
-
-
-def _place(session: Session, origin: Source, source: str) -> tuple[str, dict[str, str]]:
-    """Return the location of the source's files, and PyIceberg's properties to read them."""
-    from olympia_cli.iceberg.settings import io_properties
-    from olympia_cli.storage.open import scheme_of
-
-    base = f"file://{origin.store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
-    return base, io_properties(source, session.options_for(source))
+        result, log = DeltacatImport(origin, folder, OlympiaCatalog.of(empty), renaming, dry_run=True).inspect(before)
+    print_inspected(session, result, log)
 
 
 def _check(session: Session, origin: Source, before: int) -> NoReturn:

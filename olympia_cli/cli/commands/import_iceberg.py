@@ -8,7 +8,7 @@ from olympia_cli.cli.options import DryRun, Message, Properties, RetryFor, parse
 from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+    from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 
 EXAMPLES = [
     "olympia import iceberg prod",
@@ -55,7 +55,7 @@ def run(
         transaction = session.catalog.begin()
         print_imported(session, bring(tables, transaction), transaction.base.version, dry_run)
         return
-    outcomes: list[Imported] = []
+    outcomes: list[ImportResult] = []
     changed = session.change(
         lambda transaction: outcomes.append(bring(tables, transaction)),
         message=message,
@@ -67,7 +67,7 @@ def run(
     print_imported(session, outcomes[-1], changed.version, dry_run)
 
 
-def _below(session: Session, prefix: str, into: str | None) -> list[FoundTable | LeftOut]:
+def _below(session: Session, prefix: str, into: str | None) -> list[ImportedTable | Omission]:
     from olympia_cli.iceberg.files import TableFiles
     from olympia_cli.importers.iceberg import below
     from olympia_cli.storage.open import scheme_of
@@ -80,7 +80,7 @@ def _below(session: Session, prefix: str, into: str | None) -> list[FoundTable |
         files.close()
 
 
-def _from_catalog(name: str, properties: dict[str, str]) -> list[FoundTable | LeftOut]:
+def _from_catalog(name: str, properties: dict[str, str]) -> list[ImportedTable | Omission]:
     from olympia_cli.cli.iceberg_tables import need_pyiceberg
     from olympia_cli.importers.iceberg import from_catalog
 

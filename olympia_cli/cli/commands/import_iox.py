@@ -66,11 +66,11 @@ def run(
     from olympia_cli.format.node import Sizes
     from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.footers import open_io
-    from olympia_cli.importers.iceberg import Imported
     from olympia_cli.importers.iox.plans import Planner, count
     from olympia_cli.importers.iox.source import LARGEST, Source
     from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
     from olympia_cli.importers.objects import Renaming
+    from olympia_cli.importers.result import ImportResult
     from olympia_cli.names import settle
     from olympia_cli.storage.open import open_store, scheme_of
 
@@ -86,7 +86,7 @@ def run(
         with session.progress() as progress:
             progress.phase("reading the catalog")
             if inspect:
-                state, outcome = there.state(reference), Imported()
+                state, outcome = there.state(reference), ImportResult()
                 for plan in Planner(there, base, Renaming(Sizes(128, 100, 100, 100), into)).plans(state, outcome, None):
                     count(plan, outcome)
                 version = 0

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from olympia_cli.catalog.transaction import Transaction
-    from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.result import ImportResult
 
 EXAMPLES = [
     "olympia import olympia s3://lake/java-catalog --inspect",
@@ -79,8 +79,8 @@ def run(
         raise InvalidLocation(f"{source} is the catalog itself", hint="name another one")
     from olympia_cli.importers.olympia import import_catalog
 
-    def commit(bring: Callable[[Transaction], Imported], about: str) -> tuple[Imported, int]:
-        outcomes: list[Imported] = []
+    def commit(bring: Callable[[Transaction], ImportResult], about: str) -> tuple[ImportResult, int]:
+        outcomes: list[ImportResult] = []
         if dry_run:
             transaction = session.catalog.begin()
             return bring(transaction), transaction.base.version

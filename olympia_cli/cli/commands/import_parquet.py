@@ -54,16 +54,16 @@ def run(
     need_pyiceberg()
     from olympia_cli.cli.config import Location
     from olympia_cli.iceberg.settings import io_properties
-    from olympia_cli.importers.iceberg import Imported
     from olympia_cli.importers.objects import Renaming
     from olympia_cli.importers.parquet import find_folders, not_of
     from olympia_cli.importers.parquet_tables import ParquetImport
+    from olympia_cli.importers.result import ImportResult
 
     session = Session(ctx)
     options = session.options_for(prefix)
     store = open_store(prefix, options or None)
     base = f"file://{store.uri}" if scheme_of(prefix) == "file" else prefix.rstrip("/")
-    outcome = Imported()
+    outcome = ImportResult()
     with session.progress() as progress:
         progress.phase("listing files")
         files = store.list() if inspect else not_of(session.store.uri, store.uri, store.list())

@@ -10,7 +10,7 @@ from olympia_cli.cli.session import Session
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.format.pb.objects_pb2 import CatalogDef
-    from olympia_cli.importers.iceberg import Imported
+    from olympia_cli.importers.result import ImportResult
 
 EXAMPLES = [
     "olympia rebuild s3://lake/catalog -c s3://lake/new --dry-run",
@@ -37,8 +37,8 @@ def run(
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.cli.output.imports import print_imported
     from olympia_cli.errors import CatalogNotFound, InvalidLocation
-    from olympia_cli.importers.iceberg import Imported
     from olympia_cli.importers.rebuild import check_gone, check_target, newest_catalog, objects_left
+    from olympia_cli.importers.result import ImportResult
     from olympia_cli.ops.export.records import check_apart
 
     there, session = Session(ctx, prefix), Session(ctx)
@@ -47,18 +47,19 @@ def run(
     check_apart(there.store.uri, session.store.uri)
     check_gone(there.store)
     former = newest_catalog(there.store)
-    doubts = Imported()
+    doubts = ImportResult()
     with session.progress() as progress:
         progress.phase("reading definitions")
         changes = list(objects_left(there.store, lambda location: there.options_for(location) or None, doubts))
     if former is None and not changes:
         raise CatalogNotFound(f"there are no files of a catalog at {prefix}", hint="check the location")
 
-    def bring(transaction: Transaction) -> Imported:
-        from olympia_cli.importers.objects import Bringing, Renaming
+    def bring(transaction: Transaction) -> ImportResult:
+        from olympia_cli.importers.objects import ObjectImport, PresentObjects, Renaming
 
-        outcome = Imported(left_out=list(doubts.left_out))
-        Bringing(transaction, None, Renaming(transaction.base.sizes, keeps_legal=True), outcome).take_present(changes)
+        outcome = ImportResult(left_out=list(doubts.left_out))
+        renaming = Renaming(transaction.base.sizes, keeps_legal=True)
+        ObjectImport(PresentObjects.of(transaction), None, renaming, outcome).take_present(changes)
         return outcome
 
     try:
@@ -73,7 +74,7 @@ def run(
             print_imported(session, outcome, 0, True, "object", hint=_HINT)
             return
         Catalog.create(session.store, **_like(former))
-    rebuilt: list[Imported] = []
+    rebuilt: list[ImportResult] = []
     if dry_run:
         transaction = session.catalog.begin()
         rebuilt.append(bring(transaction))

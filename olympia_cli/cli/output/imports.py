@@ -15,9 +15,9 @@ from olympia_cli.masking import masked
 from olympia_cli.names import plural, time_text
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.deltacat.adoption import Told
-    from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
+    from olympia_cli.importers.deltacat.source import SourceTransaction
     from olympia_cli.importers.iox.checks import Checked
+    from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
     from olympia_cli.ops.fsck.findings import Finding
 
 SHOWN = 20
@@ -29,7 +29,7 @@ COLUMNS_SHOWN = 8
 
 def print_imported(
     session: Session,
-    outcome: Imported,
+    outcome: ImportResult,
     version: int,
     dry_run: bool,
     noun: str = "table",
@@ -57,16 +57,16 @@ def print_imported(
     for former, name in outcome.renamed[:SHOWN]:
         session.say(f"renamed {former} to {name}")
     skipped = [
-        (f"of {table.name} {omission.what}", omission.why)
+        (f"of {table.name} {omission.part}", omission.reason)
         for table in (*outcome.created, *outcome.moved_on)
         for omission in table.skipped
     ]
-    left_out = [*((omission.what, omission.why) for omission in outcome.left_out), *skipped]
+    left_out = [*((omission.part, omission.reason) for omission in outcome.left_out), *skipped]
     for what, why in left_out[:SHOWN]:
         session.say(f"warning: left out {what}: {why}", is_problem=True)
     if left_out:
-        remedy = next((omission.remedy for omission in _left_out(outcome) if omission.remedy is not None), None)
-        advice, command = (hint, ()) if remedy is None else (remedy.hint, remedy.command)
+        advised = next((omission.advice for omission in _left_out(outcome) if omission.advice is not None), None)
+        advice, command = (hint, ()) if advised is None else (advised.text, advised.command)
         raise PartlyDone(f"{plural(len(left_out), noun)} left out", hint=advice, command=command)
 
 
@@ -82,7 +82,7 @@ _COLUMNS = (
 )
 
 
-def _print_tables(session: Session, outcome: Imported) -> None:
+def _print_tables(session: Session, outcome: ImportResult) -> None:
     """Print the tables that would be imported, for people; JSON has them anyway."""
     if session.output not in (Output.TABLE, Output.WIDE) or session.quiet:
         return
@@ -99,7 +99,7 @@ def _print_tables(session: Session, outcome: Imported) -> None:
         render.records(session, "tables", columns, rows)
 
 
-def _columns(session: Session, table: FoundTable) -> str | None:
+def _columns(session: Session, table: ImportedTable) -> str | None:
     """Format the columns of a table on one line; on a terminal only the first ones."""
     if table.columns is None:
         return None
@@ -109,24 +109,24 @@ def _columns(session: Session, table: FoundTable) -> str | None:
     return f"{columns}, and {more} more" if more > 0 else columns
 
 
-def _tables(outcome: Imported) -> Iterator[tuple[FoundTable, str]]:
+def _tables(outcome: ImportResult) -> Iterator[tuple[ImportedTable, str]]:
     """Yield each table with its change, in the words of `diff`."""
     yield from ((table, "created") for table in outcome.created)
     yield from ((table, "altered") for table in outcome.moved_on)
 
 
-def _left_out(outcome: Imported) -> Iterator[LeftOut]:
+def _left_out(outcome: ImportResult) -> Iterator[Omission]:
     yield from outcome.left_out
     for table, _ in _tables(outcome):
         yield from table.skipped
 
 
-def _describe_left_out(session: Session, omission: LeftOut) -> dict[str, Any]:
-    command = {} if omission.remedy is None else {"command": shlex.join((*session.program, *omission.remedy.command))}
-    return {"what": masked(omission.what), "why": masked(omission.why), **command}
+def _describe_left_out(session: Session, omission: Omission) -> dict[str, Any]:
+    command = {} if omission.advice is None else {"command": shlex.join((*session.program, *omission.advice.command))}
+    return {"what": masked(omission.part), "why": masked(omission.reason), **command}
 
 
-def _describe_table(session: Session, table: FoundTable, change: str) -> dict[str, Any]:
+def _describe_table(session: Session, table: ImportedTable, change: str) -> dict[str, Any]:
     columns = None if table.columns is None else [{"name": name, "type": type} for name, type in table.columns]
     return {
         "name": str(table.name),
@@ -140,7 +140,7 @@ def _describe_table(session: Session, table: FoundTable, change: str) -> dict[st
     }
 
 
-def _describe(session: Session, outcome: Imported, version: int) -> dict[str, Any]:
+def _describe(session: Session, outcome: ImportResult, version: int) -> dict[str, Any]:
     return {
         "version": version,
         "namespaces": outcome.namespaces,
@@ -181,7 +181,7 @@ def print_checked(session: Session, result: Checked) -> int:
 _FIELDS = ["severity", "code", "path", "message"]
 
 
-def print_inspected(session: Session, outcome: Imported, transactions: Iterable[Told]) -> None:
+def print_inspected(session: Session, outcome: ImportResult, transactions: Iterable[SourceTransaction]) -> None:
     """Print the log, the newest transaction last, then the tables. Warn of data that an import would leave out."""
 
     log = [_describe_transaction(entry) for entry in transactions]
@@ -199,7 +199,7 @@ def _counted(operations: Sequence[str]) -> list[str]:
     return [f"{operations.count(type)} {type}" for type in dict.fromkeys(operations)]
 
 
-def _describe_transaction(transaction: Told) -> dict[str, Any]:
+def _describe_transaction(transaction: SourceTransaction) -> dict[str, Any]:
     return {
         "id": transaction.id,
         "state": transaction.state,

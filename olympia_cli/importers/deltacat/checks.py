@@ -10,9 +10,10 @@ import hashlib
 from collections.abc import Iterator
 from itertools import groupby
 
-from olympia_cli.importers.deltacat.bodies import Delta, Namespace, Table
+from olympia_cli.importers.deltacat.contents import Unreadable, contents
 from olympia_cli.importers.deltacat.index import FOREVER, KINDS, Row
-from olympia_cli.importers.deltacat.source import Source, SourceTable, Unreadable, contents, place
+from olympia_cli.importers.deltacat.metadata import Delta, Namespace, Table
+from olympia_cli.importers.deltacat.source import Source, SourceTable
 from olympia_cli.ops.fsck.findings import Finding, Severity
 
 CODES: dict[str, tuple[Severity, str]] = {
@@ -103,23 +104,23 @@ def _objects(source: Source, before: int) -> Iterator[Finding]:
     names: dict[tuple[str, str], str] = {}
     namespace = ""
     everything = source.read_marked(source.index.everything(before))
-    for folders, group in groupby(everything, lambda one: one[0].row.object[:2]):
+    for folders, group in groupby(everything, lambda pair: pair[0].row.object[:2]):
         table: SourceTable | None = None
-        for found, lives in group:
-            if isinstance(found.body, str):
-                yield finding("D201" if lives else "D202", found.row.path, found.body)
-            if isinstance(found.body, Delta):
-                yield from _delta(source, found.row, found.body, lives)
+        for file, lives in group:
+            if isinstance(file.body, str):
+                yield finding("D201" if lives else "D202", file.row.path, file.body)
+            if isinstance(file.body, Delta):
+                yield from _delta(source, file.row, file.body, lives)
             if not lives:
                 continue
-            if isinstance(found.body, Namespace):
-                namespace = found.body.name
-                yield from _name(source, found.row, "", found.body.name, names)
-            elif isinstance(found.body, Table):
-                table = SourceTable(namespace, found)
-                yield from _name(source, found.row, folders[0], found.body.name, names)
+            if isinstance(file.body, Namespace):
+                namespace = file.body.name
+                yield from _name(source, file.row, "", file.body.name, names)
+            elif isinstance(file.body, Table):
+                table = SourceTable(namespace, file)
+                yield from _name(source, file.row, folders[0], file.body.name, names)
             elif table is not None:
-                table.put(found)
+                table.put(file)
         if table is not None:
             yield from _table(source, table)
 
@@ -128,7 +129,7 @@ def _table(source: Source, table: SourceTable) -> Iterator[Finding]:
     try:
         contents(source, table)
     except Unreadable as error:
-        yield finding("D203", table.found.row.path, f"table {table.name}: {error}")
+        yield finding("D203", table.file.row.path, f"table {table.name}: {error}")
 
 
 def _name(source: Source, row: Row, parent: str, name: str, names: dict[tuple[str, str], str]) -> Iterator[Finding]:
@@ -142,7 +143,7 @@ def _name(source: Source, row: Row, parent: str, name: str, names: dict[tuple[st
 
 def _delta(source: Source, row: Row, delta: Delta, lives: bool) -> Iterator[Finding]:
     for entry in delta.entries:
-        path = place(source, entry, row.transaction)
+        path = source.path_of(entry, row.transaction)
         if path is not None:
             source.index.name_data(path)
         if not lives:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from olympia_cli.storage.protocol import FileInfo
@@ -95,7 +97,7 @@ def began_at(transaction: str) -> int:
     return int(transaction.partition("_")[0])
 
 
-_LEVELS = 6
+_LEVELS, _AT_ONCE = 6, 1024
 _TABLES = """
 CREATE TABLE txn (id TEXT, state TEXT, began INTEGER, ended INTEGER, path TEXT);
 CREATE TABLE revision (o1 TEXT, o2 TEXT, o3 TEXT, o4 TEXT, o5 TEXT, o6 TEXT, depth INTEGER,
@@ -144,33 +146,15 @@ class Index:
     def __init__(self, files: Iterable[FileInfo]) -> None:
         self._database = sqlite3.connect("")
         self._database.executescript(_TABLES)
-        for file in files:
-            self._add(file)
+        waiting = iter(files)
+        while batch := list(islice(waiting, _AT_ONCE)):
+            rows: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+            for file in batch:
+                table, row = _table_row(file)
+                rows[table].append(row)
+            for table, same in rows.items():
+                self._database.executemany(f"INSERT INTO {table} VALUES ({', '.join('?' * len(same[0]))})", same)
         self._database.executescript(_COMMITTED)
-
-    def _add(self, file: FileInfo) -> None:
-        if not file.path.isprintable():
-            # no release writes such a name, and SQLite cannot store bytes that are not text
-            self._insert("other", (ascii(file.path), ""))
-            return
-        found = parse(file.path)
-        if isinstance(found, Revision):
-            folders = found.object + ("",) * (_LEVELS - len(found.object))
-            row = (*folders, len(found.object), found.number, found.operation, found.transaction, file.path, file.size)
-            self._insert("revision", row)
-        elif isinstance(found, NameEntry):
-            parent = "/".join(found.parent)
-            row = (parent, found.digest, found.number, found.operation, found.transaction, found.id, file.path)
-            self._insert("mapping", row)
-        elif isinstance(found, TransactionFile):
-            self._insert("txn", (found.id, found.state, began_at(found.id), found.ended_at, file.path))
-        elif isinstance(found, Elsewhere) and found.part == "data":
-            self._insert("data", (file.path, file.size))
-        else:
-            self._insert("other", (file.path, found.part if isinstance(found, Elsewhere) else ""))
-
-    def _insert(self, table: str, row: tuple[Any, ...]) -> None:
-        self._database.execute(f"INSERT INTO {table} VALUES ({', '.join('?' * len(row))})", row)
 
     def ask(self, query: str, *values: Any) -> Iterator[Any]:
         return self._database.execute(query, values)
@@ -311,6 +295,26 @@ class Index:
         return iter(self.ask(query))
 
 
-def _row(found: tuple[Any, ...]) -> Row:
-    depth = found[_LEVELS]
-    return Row(tuple(found[:depth]), *found[_LEVELS + 1 :])
+def _table_row(file: FileInfo) -> tuple[str, tuple[Any, ...]]:
+    """Return the table of the index for a file, and the row."""
+    if not file.path.isprintable():
+        # no release writes such a name, and SQLite cannot store bytes that are not text
+        return "other", (ascii(file.path), "")
+    match parse(file.path):
+        case Revision(object, number, operation, transaction):
+            folders = object + ("",) * (_LEVELS - len(object))
+            return "revision", (*folders, len(object), number, operation, transaction, file.path, file.size)
+        case NameEntry(parent, digest, number, operation, transaction, id):
+            return "mapping", ("/".join(parent), digest, number, operation, transaction, id, file.path)
+        case TransactionFile(id, state, ended_at):
+            return "txn", (id, state, began_at(id), ended_at, file.path)
+        case Elsewhere("data"):
+            return "data", (file.path, file.size)
+        case Elsewhere(part):
+            return "other", (file.path, part)
+    return "other", (file.path, "")
+
+
+def _row(values: tuple[Any, ...]) -> Row:
+    depth = values[_LEVELS]
+    return Row(tuple(values[:depth]), *values[_LEVELS + 1 :])

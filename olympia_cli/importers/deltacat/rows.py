@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 
 from olympia_cli.errors import Damaged, Unsupported
 from olympia_cli.iceberg.avro import AvroRecords
-from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
+from olympia_cli.importers.deltacat.metadata import Entry, Malformed, TableVersion, decode
 from olympia_cli.importers.deltacat.schemas import DEFAULT, ID, Unfit, arrow_schema, column_ids, former_names
 from olympia_cli.importers.footers import check_footer
-from olympia_cli.importers.wire import Garbled, Malformed, decode
+from olympia_cli.importers.wire import Garbled
 
 # Read files that may crash the process: on a damaged ORC file, Arrow's reader can follow offsets out of its memory.
 

@@ -14,13 +14,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.exceptions import ResolveError
-from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, pyarrow_to_schema
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, NestedField, StringType
 
-from olympia_cli.importers.deltacat.bodies import PartitionKey, TableVersion
+from olympia_cli.iceberg.internals import schema_without_ids
+from olympia_cli.importers.deltacat.metadata import PartitionKey, TableVersion
 
 ID = b"PARQUET:field_id"
 DEFAULT = b"DELTACAT:past_default"
@@ -95,7 +96,7 @@ def arrow_schema(data: bytes) -> pa.Schema:
 
 
 def _fresh(arrow: pa.Schema) -> Schema:
-    return assign_fresh_schema_ids(_pyarrow_to_schema_without_ids(arrow))
+    return assign_fresh_schema_ids(schema_without_ids(arrow))
 
 
 def _optional(field: NestedField) -> NestedField:

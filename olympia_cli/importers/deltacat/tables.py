@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 
 import pyarrow.parquet as pq
-from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
@@ -26,7 +25,9 @@ from pyiceberg.typedef import Record
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.changes import TableState
 from olympia_cli.iceberg.conversion import identifier_of
-from olympia_cli.importers.deltacat.bodies import PARQUET, Entry, TableVersion
+from olympia_cli.iceberg.internals import apply_updates
+from olympia_cli.importers.deltacat.contents import Contents, SourceFile
+from olympia_cli.importers.deltacat.metadata import PARQUET, Entry, TableVersion
 from olympia_cli.importers.deltacat.rewrite import OutOfMemory, Piece, PieceFile, Rewriter, Step
 from olympia_cli.importers.deltacat.schemas import (
     Rewritable,
@@ -38,11 +39,10 @@ from olympia_cli.importers.deltacat.schemas import (
     table_schema,
     with_default,
 )
-from olympia_cli.importers.deltacat.source import Contents, SourceFile
-from olympia_cli.importers.footers import LocalFooters
-from olympia_cli.importers.iceberg import LeftOut
+from olympia_cli.importers.footers import LocalFooters, SourceFolder
 from olympia_cli.importers.parquet import ParquetFile
 from olympia_cli.importers.parquet_tables import data_file, new_table
+from olympia_cli.importers.result import Omission
 from olympia_cli.names import TableName
 
 
@@ -54,7 +54,7 @@ class TablePlan:
     schema: Schema
     spec: PartitionSpec
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]]
-    skipped: tuple[LeftOut, ...]
+    skipped: tuple[Omission, ...]
     is_torn: bool
     version: TableVersion
     pieces: tuple[Piece, ...]
@@ -69,8 +69,8 @@ class TablePlan:
         return sum(file.size or 0 for file, _, _ in self.files.values())
 
 
-def plan(
-    base: str, io: FileIO, contents: Contents, spec: PartitionSpec | None = None, known: frozenset[str] = frozenset()
+def plan_table(
+    folder: SourceFolder, contents: Contents, spec: PartitionSpec | None = None, known: frozenset[str] = frozenset()
 ) -> TablePlan:
     """Return the plan for a table. `known` are the files that it already has, whose footers are not read again, and
     `spec` is its partition spec. A file that Iceberg cannot have as it is becomes a piece of its own if rows may be
@@ -86,14 +86,15 @@ def plan(
         at = ()
     files: dict[str, tuple[SourceFile, pq.FileMetaData | None, Record]] = {}
     skipped, is_torn, pieces = list(contents.skipped), contents.is_torn, list(contents.pieces)
+    locations = {file.path: f"{folder.base}/{file.path}" for file in contents.files}
     # a missing file is already reported, and stays in a table that has it
-    present = [file for file in contents.files if file.size is not None or f"{base}/{file.path}" in known]
+    present = [file for file in contents.files if file.size is not None or locations[file.path] in known]
     # a new column may have a value for known files
-    new = [file for file in present if file.size is not None and (defaults or f"{base}/{file.path}" not in known)]
-    ends = LocalFooters(base, io).read([ParquetFile(file.path, file.size or 0, {}) for file in new])
+    new = [file for file in present if file.size is not None and (defaults or locations[file.path] not in known)]
+    ends = LocalFooters(folder.base, folder.io).read([ParquetFile(file.path, file.size or 0, {}) for file in new])
     footers = {file.path: end if isinstance(end, str) else end.metadata for file, end in zip(new, ends, strict=True)}
     for file in present:
-        footer, is_known = footers.get(file.path), f"{base}/{file.path}" in known
+        footer, is_known = footers.get(file.path), locations[file.path] in known
         values: list[object] = []
         try:
             if isinstance(footer, str):
@@ -111,11 +112,10 @@ def plan(
             # the source still has the file, so its rows are not removed
             is_torn = is_torn or is_known
             stays = "; its table has this file, and was not changed" if is_known else ""
-            skipped.append(
-                LeftOut(file.path, f"{error}{stays}", contents.remedy if isinstance(error, Rewritable) else None)
-            )
+            advice = contents.advice if isinstance(error, Rewritable) else None
+            skipped.append(Omission(file.path, f"{error}{stays}", advice))
             continue
-        files[f"{base}/{file.path}"] = (file, footer, Record(*values))
+        files[locations[file.path]] = (file, footer, Record(*values))
     return TablePlan(schema, spec, files, tuple(skipped), is_torn, version, tuple(pieces))
 
 
@@ -153,29 +153,29 @@ def _bounds(footer: pq.FileMetaData, name: str) -> Iterator[object]:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class RewrittenFiles:
     """The data files of rewritten pieces, and the pieces without files. `may_come` says that more memory would help."""
 
     files: tuple[DataFile, ...] = ()
-    skipped: tuple[LeftOut, ...] = ()
+    skipped: tuple[Omission, ...] = ()
     may_come: bool = False
 
     @classmethod
-    def of(cls, plan: TablePlan, metadata: TableMetadata, rewriter: Rewriter | None) -> Written:
+    def of(cls, plan: TablePlan, metadata: TableMetadata, rewriter: Rewriter | None) -> RewrittenFiles:
         if rewriter is None or not plan.pieces:
             return cls()
         done = rewriter.write(metadata, plan.version, plan.pieces)
         files = tuple(file for one in done if not isinstance(one, str) for file in one)
-        skipped = tuple(LeftOut("a partition", f"it is not rewritten: {one}") for one in done if isinstance(one, str))
+        skipped = tuple(Omission("a partition", f"it is not rewritten: {one}") for one in done if isinstance(one, str))
         return cls(files, skipped, any(isinstance(one, OutOfMemory) for one in done))
 
 
-def make(
+def create_table(
     staged: OlympiaCatalog, name: TableName, id: str, plan: TablePlan, rewriter: Rewriter | None
-) -> tuple[TableState, Written]:
+) -> tuple[TableState, RewrittenFiles]:
     """Return the metadata of a new table; its manifests are written. The table exists once a definition names the
     metadata."""
-    place = staged._resolve_table_location(None, name.namespace, name.name)
+    place = staged.new_folder(name)
     metadata = TableMetadataV2.model_validate(
         {
             "location": place,
@@ -191,12 +191,12 @@ def make(
             "properties": {TableProperties.DEFAULT_NAME_MAPPING: plan.schema.name_mapping.model_dump_json()},
         }
     )
-    written = Written.of(plan, metadata, rewriter)
+    written = RewrittenFiles.of(plan, metadata, rewriter)
     files = (_data_file(metadata, path, plan) for path in plan.files)
     return new_table(staged, name, metadata, [*files, *written.files]), written
 
 
-def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Rewriter | None) -> Written:
+def update_table(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Rewriter | None) -> RewrittenFiles:
     """Move a table on to the state of its source: new columns, added files, removed files. Earlier rewritten files are
     removed and rewritten; if that fails for a part, the table stays as it is."""
     table = staged.load_table(identifier_of(name))
@@ -209,8 +209,8 @@ def bring(staged: OlympiaCatalog, name: TableName, plan: TablePlan, rewriter: Re
         schema = Schema(*plan.schema.fields, schema_id=next_id)
         names = {TableProperties.DEFAULT_NAME_MAPPING: schema.name_mapping.model_dump_json()}
         current = SetCurrentSchemaUpdate.model_validate({"schema-id": -1})
-        transaction._apply((AddSchemaUpdate(schema=schema), current, SetPropertiesUpdate(updates=names)))
-    written = Written.of(plan, transaction.table_metadata, rewriter)
+        apply_updates(transaction, (AddSchemaUpdate(schema=schema), current, SetPropertiesUpdate(updates=names)))
+    written = RewrittenFiles.of(plan, transaction.table_metadata, rewriter)
     if written.skipped:
         return written
     if come or gone or written.files:

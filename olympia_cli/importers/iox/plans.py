@@ -21,11 +21,12 @@ from pyiceberg.types import PrimitiveType
 
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.conversion import identifier_of
-from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
 from olympia_cli.importers.iox.columns import TIME, Conflict, Footer, columns_of, decode_footer, united
 from olympia_cli.importers.iox.source import DATA, LiveFile, Source, State
 from olympia_cli.importers.iox.transactions import Comparison, Predicate
 from olympia_cli.importers.objects import Renaming
+from olympia_cli.importers.properties import IOX_SOURCE, IOX_STATE
+from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 from olympia_cli.importers.wire import Garbled
 from olympia_cli.names import Kind, TableName, as_found
 
@@ -84,12 +85,6 @@ def _compared(rows: pa.Table, comparison: Comparison) -> Any:
     return pc.equal(column, value) if comparison.operator == "=" else pc.not_equal(column, value)
 
 
-SOURCE = "olympia.import.iox"
-"""Property of a table, and of the snapshots that an import made: its source."""
-STATE = "olympia.import.iox.state"
-"""Property of an import's snapshot: a checksum of the files and deletes that it was made from."""
-
-
 @dataclass(frozen=True, slots=True)
 class WantedFile:
     """A file that becomes part of a table, and the deletes that reach it."""
@@ -108,7 +103,7 @@ class Plan:
     source: str
     columns: dict[str, PrimitiveType | None]
     files: list[WantedFile]
-    skipped: list[LeftOut]
+    skipped: list[Omission]
     before: Table | None = None
     former: str | None = None
 
@@ -118,9 +113,9 @@ class Plan:
         return sha256(json.dumps(told).encode()).hexdigest()[:32]
 
     @property
-    def found(self) -> FoundTable:
+    def found(self) -> ImportedTable:
         rows = sum(one.rows for one in self.files)
-        return FoundTable(self.name, self.source, "", frozenset(), len(self.files), rows, tuple(self.skipped))
+        return ImportedTable(self.name, self.source, "", frozenset(), len(self.files), rows, tuple(self.skipped))
 
 
 @dataclass(slots=True)
@@ -136,7 +131,7 @@ class Planner:
         self.sizes = {file.path: file.size for file in self.source.store.list(DATA)}
 
     def plans(
-        self, state: State, done: Imported, catalog: OlympiaCatalog | None, only: Iterable[str] | None = None
+        self, state: State, done: ImportResult, catalog: OlympiaCatalog | None, only: Iterable[str] | None = None
     ) -> Iterator[Plan]:
         """Yield the plans for all tables, or for `only` some, in a catalog; None inspects the source alone. Record
         tables that cannot be imported as left out, and tables without news as unchanged."""
@@ -147,12 +142,12 @@ class Planner:
         for table in sorted(only):
             name = self._name(table)
             if name in names:
-                done.left_out.append(LeftOut(f"table {table}", f"{names[name]} has the name {name} too"))
+                done.left_out.append(Omission(f"table {table}", f"{names[name]} has the name {name} too"))
                 continue
             names[name] = table
             before = self._present(name, table, catalog)
             if isinstance(before, str):
-                done.left_out.append(LeftOut(f"table {table}", before))
+                done.left_out.append(Omission(f"table {table}", before))
             elif (plan := self._plan(name, table, wanted.get(table, []), state, before, done)) is not None:
                 yield plan
 
@@ -167,7 +162,7 @@ class Planner:
                 continue
             # a table that cannot be read does not belong to this import
             with suppress(Exception):
-                found = catalog.load_table(identifier).properties.get(SOURCE, "")
+                found = catalog.load_table(identifier).properties.get(IOX_SOURCE, "")
                 table = found.removeprefix(f"{self.base}#")
                 if table != found and identifier_of(self._name(table)) == identifier:
                     yield table
@@ -193,10 +188,12 @@ class Planner:
         except Exception as error:
             # an unreadable table does not stop the others
             return f"{name} cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
-        if found.properties.get(SOURCE) != f"{self.base}#{table}" or not isinstance(found.metadata, TableMetadataV3):
+        if found.properties.get(IOX_SOURCE) != f"{self.base}#{table}" or not isinstance(
+            found.metadata, TableMetadataV3
+        ):
             return f"another table has the name {name}"
         current = found.current_snapshot()
-        is_ours = current is not None and current.summary is not None and current.summary.get(STATE) is not None
+        is_ours = current is not None and current.summary is not None and current.summary.get(IOX_STATE) is not None
         if not is_ours or current is None or current.schema_id != found.metadata.current_schema_id:
             return "it was changed here"
         return found
@@ -208,7 +205,7 @@ class Planner:
         files: list[LiveFile],
         state: State,
         before: Table | None,
-        done: Imported,
+        done: ImportResult,
     ) -> Plan | None:
         plan = self._read(name, table, files, state, before)
         if before is None and not plan.files:
@@ -216,7 +213,7 @@ class Planner:
             return None
         plan.before, plan.former = before, self.renaming.former(self._as_found(table))
         current = None if before is None else before.current_snapshot()
-        if current is not None and current.summary is not None and current.summary.get(STATE) == plan.digest:
+        if current is not None and current.summary is not None and current.summary.get(IOX_STATE) == plan.digest:
             done.unchanged += 1
             done.left_out += _of(table, plan.skipped)
             return None
@@ -234,7 +231,7 @@ class Planner:
                 footer = self.footer(file)
                 plan.columns = united(plan.columns, columns_of(footer))
             except (Garbled, Conflict) as reason:
-                plan.skipped.append(LeftOut(file.path, str(reason)))
+                plan.skipped.append(Omission(file.path, str(reason)))
                 continue
             deletes = reaching(footer, state.tombstones.get(footer.chunk, ()))
             if takes_all(footer, deletes):
@@ -242,10 +239,10 @@ class Planner:
             plan.files.append(WantedFile(file, footer.rows, tuple(deletes)))
             spans.setdefault(footer.partition, []).append(footer.times)
         for column in sorted(name for name, type in plan.columns.items() if type is None):
-            plan.skipped.append(LeftOut(f"column {column}", "it is uint64, which Iceberg does not have"))
+            plan.skipped.append(Omission(f"column {column}", "it is uint64, which Iceberg does not have"))
         if common := sum(_in_common(times) for times in spans.values()):
             why = "of rows with the same tags and time, IOx shows the last written one; here all are shown"
-            plan.skipped.append(LeftOut(f"overwriting between {common} files whose times overlap", why))
+            plan.skipped.append(Omission(f"overwriting between {common} files whose times overlap", why))
         return plan
 
     def _check_there(self, file: LiveFile) -> None:
@@ -264,16 +261,16 @@ class Planner:
         return found
 
 
-def count(plan: Plan, done: Imported) -> None:
+def count(plan: Plan, done: ImportResult) -> None:
     """Record a table that is created or moves on."""
     if plan.former is not None and plan.before is None:
         done.renamed.append((plan.former, str(plan.name)))
     (done.created if plan.before is None else done.moved_on).append(plan.found)
 
 
-def _of(table: str, skipped: list[LeftOut]) -> Iterator[LeftOut]:
+def _of(table: str, skipped: list[Omission]) -> Iterator[Omission]:
     """Yield what is left out of a table that is not reported itself."""
-    return (LeftOut(f"{table}: {one.what}", one.why) for one in skipped)
+    return (Omission(f"{table}: {one.part}", one.reason) for one in skipped)
 
 
 def _in_common(times: list[tuple[int, int] | None]) -> int:

@@ -34,11 +34,11 @@ from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.metadata_files import MetadataFiles
 from olympia_cli.iceberg.settings import LOCATION_PROVIDER
 from olympia_cli.iceberg.transaction import CatalogTransaction
-from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.iox.columns import statistics
-from olympia_cli.importers.iox.plans import SOURCE, STATE, Plan, Planner, WantedFile, count, deleted_rows
+from olympia_cli.importers.iox.plans import Plan, Planner, WantedFile, count, deleted_rows
 from olympia_cli.importers.iox.source import Source, State
-from olympia_cli.importers.objects import FORMER_NAME
+from olympia_cli.importers.properties import FORMER_NAME, IOX_REVISION, IOX_SOURCE, IOX_STATE, IOX_TIME, IOX_TRANSACTION
+from olympia_cli.importers.result import ImportResult, Omission
 from olympia_cli.names import AtTime, SettledReference, time_text
 
 # A run of an import: which states are imported, and the note about them.
@@ -89,39 +89,36 @@ class Run:
     message: str
     note: RevisionNote | None
 
-    def one(self, reference: SettledReference, dry_run: bool) -> tuple[Imported, State, int]:
+    def one(self, reference: SettledReference, dry_run: bool) -> tuple[ImportResult, State, int]:
         """Import one state, or report what would be done."""
         state = self._source.state(reference)
-        return self._whole(state, Imported(), dry_run)
+        return self._whole(state, ImportResult(), dry_run)
 
-    def history(self, reference: SettledReference) -> tuple[Imported, State, int]:
+    def history(self, reference: SettledReference) -> tuple[ImportResult, State, int]:
         """Import each state that was not imported yet, one commit per state; then the final state once more,
         completely."""
-        done = Imported()
+        done = ImportResult()
         state: State | None = None
         for state in self._states(reference, done):
-            step = Imported()
+            step = ImportResult()
             self._check(state)
             self._bring(state, step, None if self.note is None or state.is_checkpoint else state.touched, False)
-            # objects left out of earlier states may have been imported later, so only the last state reports them
-            step.left_out = []
-            _add(done, step)
+            done.add(step)
         return self._whole(self._source.state(reference) if state is None else state, done, False)
 
-    def _whole(self, state: State, done: Imported, dry_run: bool) -> tuple[Imported, State, int]:
-        step = Imported()
+    def _whole(self, state: State, done: ImportResult, dry_run: bool) -> tuple[ImportResult, State, int]:
+        step = ImportResult()
         self._check(state)
         version = self._bring(state, step, None, dry_run)
         step.left_out += self._forks(state)
-        _add(done, step)
-        done.unchanged = step.unchanged
+        done.add(step, is_last=True)
         return done, state, version
 
     @property
     def _source(self) -> Source:
         return self.tables.planner.source
 
-    def _states(self, reference: SettledReference, done: Imported) -> Iterator[State]:
+    def _states(self, reference: SettledReference, done: ImportResult) -> Iterator[State]:
         """Yield the states up to the requested one that were not imported yet. After an unreadable state, continue with
         the next checkpoint."""
         source, revision = self._source, self._source.revision_of(reference)
@@ -141,10 +138,10 @@ class Run:
                 if after is None or after > last:
                     raise
                 if after > first:
-                    done.left_out.append(LeftOut(f"revisions {first} to {after - 1}", error.message))
+                    done.left_out.append(Omission(f"revisions {first} to {after - 1}", error.message))
                 first = after
 
-    def _bring(self, state: State, done: Imported, only: set[str] | None, dry_run: bool) -> int:
+    def _bring(self, state: State, done: ImportResult, only: set[str] | None, dry_run: bool) -> int:
         if dry_run:
             for plan in self.tables.planner.plans(state, done, self.catalog, only):
                 count(plan, done)
@@ -172,21 +169,13 @@ class Run:
             before = "without --into" if note.into is None else f"--into {note.into}"
             raise InvalidOption(f"that catalog was imported {before} before", hint="import it in the same way again")
 
-    def _forks(self, state: State) -> Iterator[LeftOut]:
+    def _forks(self, state: State) -> Iterator[Omission]:
         """Report forked revisions up to the imported state: two transactions share a number and only one counts."""
         for revision in sorted(self._source.revisions):
             if revision <= state.revision and self._source.is_fork(revision):
-                yield LeftOut(
+                yield Omission(
                     f"revision {revision}", "a fork: two transactions have this number, and one of them counts"
                 )
-
-
-def _add(done: Imported, step: Imported) -> None:
-    done.namespaces += step.namespaces
-    done.created += step.created
-    done.moved_on += step.moved_on
-    done.renamed += step.renamed
-    done.left_out += step.left_out
 
 
 _WORKERS, _AT_ONCE = 16, 256
@@ -203,7 +192,7 @@ class IoxTables:
     io: FileIO
     clock: Clock
 
-    def bring(self, plans: Iterable[Plan], state: State, staged: CatalogTransaction, done: Imported) -> None:
+    def bring(self, plans: Iterable[Plan], state: State, staged: CatalogTransaction, done: ImportResult) -> None:
         """Stage tables in a transaction, a batch at a time: their files are written, and no metadata names them yet."""
         files, io = staged.metadata_files, staged.open_files(staged.properties["warehouse"])
         plans = iter(plans)
@@ -230,11 +219,11 @@ class IoxTables:
     ) -> str:
         """Write the files of a new metadata version, which no definition names yet. Return its location."""
         about = {
-            SOURCE: self.planner.base,
-            STATE: plan.digest,
-            "iox.revision": str(state.revision),
-            "iox.transaction": str(state.uuid),
-            "iox.time": time_text(state.start_millis),
+            IOX_SOURCE: self.planner.base,
+            IOX_STATE: plan.digest,
+            IOX_REVISION: str(state.revision),
+            IOX_TRANSACTION: str(state.uuid),
+            IOX_TIME: time_text(state.start_millis),
         }
         schema = self._schema(plan, metadata)
         files = [self._new_file(one, schema) for one in plan.files]
@@ -251,7 +240,7 @@ class IoxTables:
             before = cast(TableMetadataV3, plan.before.metadata)
             if LOCATION_PROVIDER in before.properties:
                 # PyIceberg received metadata with another location provider
-                before = cast(TableMetadataV3, staged._state(plan.name).metadata)
+                before = cast(TableMetadataV3, staged.state(plan.name).metadata)
             schema = self._schema(plan, before)
             updates: list[TableUpdate] = []
             if schema != before.schema():
@@ -267,10 +256,10 @@ class IoxTables:
             TableProperties.FORMAT_VERSION: "3",
             # the files have no column ids, so readers use the names
             TableProperties.DEFAULT_NAME_MAPPING: _mapping(schema, plan),
-            SOURCE: f"{self.planner.base}#{plan.source}",
+            IOX_SOURCE: f"{self.planner.base}#{plan.source}",
             **({} if plan.former is None else {FORMER_NAME: plan.former}),
         }
-        folder = staged.new_table_folder(plan.name)
+        folder = staged.new_folder(plan.name)
         made = new_table_metadata(schema, UNPARTITIONED_PARTITION_SPEC, UNSORTED_SORT_ORDER, folder, properties)
         assert isinstance(made, TableMetadataV3)
         return made, []

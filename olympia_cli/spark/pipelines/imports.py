@@ -15,7 +15,7 @@ from functools import partial
 import pyarrow as pa
 
 from olympia_cli.errors import ExecutorUnprepared
-from olympia_cli.importers.deltacat.bodies import TableVersion
+from olympia_cli.importers.deltacat.metadata import TableVersion
 from olympia_cli.importers.deltacat.rewrite import Metadata, Outcome, Piece, Rewriting, Unseen
 from olympia_cli.importers.footers import LocalFooters, open_io
 from olympia_cli.importers.parquet import Footer, ParquetFile
