@@ -19,7 +19,7 @@ from olympia_cli.names import plural
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.rewrite import Rewriter
     from olympia_cli.importers.footers import Footers
-    from olympia_cli.ops.expire.survey import Surveyor
+    from olympia_cli.ops.expire import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
     from olympia_cli.ops.fsck.fsck import FsckRequest, Report
     from olympia_cli.ops.fsck.verdict import Engine
@@ -258,7 +258,7 @@ class LocalWork:
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:
-        from olympia_cli.ops.expire.survey import LOCAL
+        from olympia_cli.ops.expire import LOCAL
 
         yield LOCAL
 

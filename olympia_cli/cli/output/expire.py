@@ -13,9 +13,7 @@ from olympia_cli.cli.session import Session
 from olympia_cli.names import plural
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.expire.plan import PolicyOutcome
-    from olympia_cli.ops.expire.retention import ExpirePlan, PurgePlan, UndoPlan
-    from olympia_cli.ops.expire.survey import Going
+    from olympia_cli.ops.expire import ExpirePlan, Going, PolicyOutcome, PurgePlan, UndoPlan
     from olympia_cli.ops.fsck.findings import Finding
 
 SHOWN = 5
@@ -127,7 +125,7 @@ def simulation(session: Session, outcomes: Sequence[PolicyOutcome], version: int
 
 
 def marks(session: Session, quarantine_millis: int) -> None:
-    from olympia_cli.ops.expire.survey import list_marks
+    from olympia_cli.ops.expire import list_marks
 
     head, documents = session.snapshot(), session.output in DOCUMENTS
     values = (
