@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
+from olympia_cli.catalog.snapshot import Snapshot, stated_oldest
 from olympia_cli.catalog.versions import RootFile, first_version, read_below, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, ExportNotFound, OlympiaError, PathMissing, VersionNotFound, quoted
 from olympia_cli.format.paths import LAST_FSCK, LATEST, MAX_VERSION, check_pointer, root_path
@@ -34,14 +34,15 @@ def open_head(
 def check_not_lost(latest: Snapshot) -> None:
     """Raise Damaged where vn/latest, which is written after the root, names a version that is not there."""
     # hardly any commit finds the hint ahead
-    from olympia_cli.catalog.retained import names_lost
+    from olympia_cli.catalog.retained import lost_reason, lost_versions
 
     hint, file = latest.file.hint, latest.file
-    if hint is None or hint <= file.version or not names_lost(hint, file.version, latest.definition):
+    if hint is None or hint <= file.version:
         return
+    lost = lost_versions(hint, file.version, latest.definition)
     # a store that caches answers may not show what was committed just now
-    if not latest.store.exists(root_path(hint, file.width)):
-        raise Damaged("F114", LATEST, f"it says {hint}, and the last root is that of version {file.version}")
+    if lost and not latest.store.exists(root_path(hint, file.width)):
+        raise Damaged("F114", LATEST, lost_reason(lost))
 
 
 def check_no_gap(latest: Snapshot) -> None:
@@ -212,12 +213,7 @@ def oldest_version(latest: Snapshot) -> int:
 
 
 def _stated_oldest(latest: Snapshot) -> int:
-    """Return the oldest version according to the catalog's definition or, before the first expire, `vn/oldest`."""
-    definition = latest.definition
-    if EXPIRE_OLDEST in definition.properties:
-        oldest = expired_before(definition)
-    else:
-        oldest = (latest.file.hints or read_hints(latest.store)).oldest or 0
+    oldest = stated_oldest(latest.definition, lambda: (latest.file.hints or read_hints(latest.store)).oldest)
     return min(oldest, latest.version)
 
 

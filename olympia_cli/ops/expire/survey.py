@@ -19,11 +19,11 @@ from olympia_cli.catalog.retained import (
     QuarantineMark,
     damaged_versions,
     kept_aside_before,
-    names_lost,
+    lost_versions,
     purged_before,
     read_quarantine,
 )
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
+from olympia_cli.catalog.snapshot import Snapshot, marked_oldest, stated_oldest
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import Damaged, PathMissing, Refused, StorageFull, StoreError
 from olympia_cli.format.codec import decode_root
@@ -157,7 +157,7 @@ def _list_roots(latest: Snapshot) -> dict[int, int]:
         if version not in written and not store.exists(root_path(version)):
             raise behind_gap(latest, version, last)
     hint = latest.file.hint
-    if names_lost(hint, last, latest.definition):
+    if lost_versions(hint, last, latest.definition):
         raise Refused(
             f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
             hint="show what a repair would change",
@@ -171,16 +171,14 @@ def _oldest(latest: Snapshot, written: Mapping[int, int]) -> int:
 
     Before the first expire, readers use the hint `vn/oldest`. No file is deleted because of a hint.
     """
-    if EXPIRE_OLDEST in latest.definition.properties:
-        oldest = expired_before(latest.definition)
-    else:
-        oldest = read_hints(latest.store).oldest or 0
-        if before := [version for version in written if version < oldest]:
-            raise Refused(
-                f"vn/oldest says {oldest}, but no expire has run, and version {min(before)} is there",
-                hint="show what a repair would change",
-                command=("fsck", "--repair", "--dry-run"),
-            )
+    oldest = stated_oldest(latest.definition, lambda: read_hints(latest.store).oldest)
+    before = [version for version in written if version < oldest]
+    if before and marked_oldest(latest.definition) is None:
+        raise Refused(
+            f"vn/oldest says {oldest}, but no expire has run, and version {min(before)} is there",
+            hint="show what a repair would change",
+            command=("fsck", "--repair", "--dry-run"),
+        )
     if oldest > latest.version:
         raise Refused(
             f"the oldest version is given as {oldest}, later than the latest",

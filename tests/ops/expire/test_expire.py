@@ -631,7 +631,7 @@ class TestNothingOnAHintsWord:
         place.mark(keep_last=25)
         place.clock.advance(2 * DAY)
         place.purge()
-        oldest = place.planner().oldest
+        oldest = place.planner().facts.oldest
         place.store.delete_many([root_path(oldest), root_path((oldest + place.head.version) // 2)])
         with pytest.raises(Damaged, match=f"version {oldest} is missing"):
             place.plan(older_than="90d")
