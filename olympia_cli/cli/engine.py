@@ -161,7 +161,7 @@ def _wants_spark(
         if about:
             raise InvalidOption(f"{about[0]} needs Spark", hint="leave it out, or use --engine spark")
         return _note_choice(session, False, "requested by an option")
-    from olympia_cli.spark.session import submitted
+    from olympia_cli.spark import submitted
 
     if word is EngineWord.SPARK or where is not None or (submitted() and local_only is None):
         if local_only is not None:

@@ -27,12 +27,20 @@ from olympia_cli.catalog.snapshot import Snapshot, marked_oldest, stated_oldest
 from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import Damaged, PathMissing, Refused, StorageFull, StoreError
 from olympia_cli.format.codec import decode_root
-from olympia_cli.format.paths import MAX_VERSION, FileKind, check_pointer, file_kind, parse_root_path, root_path
+from olympia_cli.format.paths import (
+    MAX_VERSION,
+    FileKind,
+    check_pointer,
+    file_kind,
+    is_foreign_root,
+    parse_root_path,
+    root_path,
+)
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.expire.holders import Holders, store_now_millis
 from olympia_cli.ops.expire.manifest import FOLDER, Doomed, Going, check_deletable, in_order, read_manifest, unread
 from olympia_cli.ops.expire.retention import Floors, Limits
-from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep, is_foreign_root
+from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.walk.nodes import NodeRules
 from olympia_cli.ops.walk.reach import Reach, path_digest
