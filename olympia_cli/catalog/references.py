@@ -116,7 +116,7 @@ def open_snapshot(
         # older versions are sound unless they share the damage, and versions never share a root
         if isinstance(reference, Latest):
             reference = AtVersion(file.version - reference.back)
-        latest = _newest_whole(store, file)
+        latest = newest_whole(store, file)
         if isinstance(reference, AtVersion) and latest.version < reference.version <= file.version:
             # the version exists but is unreadable, so raise its own error
             return Snapshot(store, read_root(store, reference.version, file.width))
@@ -137,7 +137,7 @@ def _in_history(latest: Snapshot) -> Snapshot:
     return latest
 
 
-def _newest_whole(store: Store, file: RootFile) -> Snapshot:
+def newest_whole(store: Store, file: RootFile) -> Snapshot:
     """Return the newest readable version before an unreadable one, or raise the damage if there is none nearby."""
     for version in range(file.version - 1, max(file.version - 65, -1), -1):
         try:

@@ -25,8 +25,7 @@ from olympia_cli.format.pb.actions_pb2 import RenameDef
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, full_name
-from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields
-from olympia_cli.ops.inspect.log import alter_payload
+from olympia_cli.ops.inspect import ObjectChange, alter_payload, changed_fields
 
 # Rename objects whose names the format forbids: one reversible rule for all sources, like that of URLs.
 #

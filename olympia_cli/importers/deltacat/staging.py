@@ -30,8 +30,7 @@ from olympia_cli.importers.deltacat.source import Contents, Source
 from olympia_cli.importers.iceberg import FoundTable, Imported, LeftOut, Remedy
 from olympia_cli.importers.objects import FORMER_NAME, Renaming
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, time_text
-from olympia_cli.ops.inspect.diff import changed_fields
-from olympia_cli.ops.inspect.log import alter_payload
+from olympia_cli.ops.inspect import alter_payload, changed_fields
 
 # The properties in which an imported object records its source; they begin with `deltacat.`.
 #

@@ -70,7 +70,7 @@ from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck, of_the_past
 from olympia_cli.ops.fsck.roots import true_oldest
-from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields, changes_of, describe_change
+from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of, describe_change
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
