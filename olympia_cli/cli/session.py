@@ -1,4 +1,4 @@
-"""Views for reading commands: a version, or a distributed transaction from inside."""
+"""The session of a command: its options, the catalog that they name, its view of a version, and its output."""
 
 from __future__ import annotations
 
