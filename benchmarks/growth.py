@@ -12,7 +12,7 @@ from benchmarks.reading import cold, look, peers_of, warm
 from benchmarks.writing import alter, naturals
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.names import TableName
-from olympia_cli.ops.inspect.log import log_between
+from olympia_cli.ops.inspect import log_between
 from olympia_cli.storage.local import LocalStore
 
 OURS, PEERS = "Olympia", {"sql": "SqlCatalog", "boring": "Boring Catalog"}

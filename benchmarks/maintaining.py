@@ -15,8 +15,7 @@ from benchmarks.catalogs import history, owned
 from benchmarks.measuring import BIN, Bench, Figure, best, count, filesystem, peak_mib, ratio, run
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import FileKind, file_kind, root_path
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, read_policy
+from olympia_cli.ops.expire import Floors, Planner, read_policy
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
 from olympia_cli.ops.walk.nodes import NodeRules
 from olympia_cli.ops.walk.reach import Reach
@@ -58,7 +57,9 @@ def expire(bench: Bench) -> Iterator[Figure]:
         store = CountingStore(LocalStore(history(bench, versions, tables), durable=False))
         start = time.perf_counter()
         planner = Planner(Catalog(store), OFFLINE)
-        policy = read_policy(planner.definition, planner.now, keep_last=versions // 2, older_than="0s", offline=True)
+        policy = read_policy(
+            planner.facts.definition, planner.facts.now_millis, keep_last=versions // 2, older_than="0s", offline=True
+        )
         plan = planner.expire(policy)
         seconds = time.perf_counter() - start
         read = store.paths("read", "read_many")

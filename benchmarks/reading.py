@@ -15,7 +15,7 @@ from olympia_cli.catalog.snapshot import CatalogObject
 from olympia_cli.format.codec import decode_action_rows, decode_root
 from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.names import TableName
-from olympia_cli.ops.inspect.log import log_between
+from olympia_cli.ops.inspect import log_between
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.tree.load import NodeReader

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot, expired_before
+from olympia_cli.catalog.snapshot import Snapshot, stated_oldest
 from olympia_cli.catalog.versions import (
     Candidate,
     RootFile,
@@ -43,14 +43,15 @@ def open_head(
 def check_not_lost(latest: Snapshot) -> None:
     """Raise Damaged where vn/latest, which is written after the root, names a version that is not there."""
     # hardly any commit finds the hint ahead
-    from olympia_cli.catalog.retained import names_lost
+    from olympia_cli.catalog.retained import lost_reason, lost_versions
 
     hint, file = latest.file.hint, latest.file
-    if hint is None or hint <= file.version or not names_lost(hint, file.version, latest.definition):
+    if hint is None or hint <= file.version:
         return
+    lost = lost_versions(hint, file.version, latest.definition)
     # a store that caches answers may not show what was committed just now
-    if not latest.store.exists(root_path(hint, file.width)):
-        raise Damaged("F114", LATEST, f"it says {hint}, and the last root is that of version {file.version}")
+    if lost and not latest.store.exists(root_path(hint, file.width)):
+        raise Damaged("F114", LATEST, lost_reason(lost))
 
 
 def check_no_gap(latest: Snapshot) -> None:
@@ -116,7 +117,7 @@ def open_snapshot(
         # older versions are sound unless they share the damage, and versions never share a root
         if isinstance(reference, Latest):
             reference = AtVersion(file.version - reference.back)
-        latest = _newest_whole(store, file)
+        latest = newest_whole(store, file)
         if isinstance(reference, AtVersion) and latest.version < reference.version <= file.version:
             # the version exists but is unreadable, so raise its own error
             return Snapshot(store, read_root(store, reference.version, file.width))
@@ -165,7 +166,7 @@ def _in_history(latest: Snapshot) -> Snapshot:
     return latest
 
 
-def _newest_whole(store: Store, file: RootFile) -> Snapshot:
+def newest_whole(store: Store, file: RootFile) -> Snapshot:
     """Return the newest readable version before an unreadable one, or raise the damage if there is none nearby."""
     for version in range(file.version - 1, max(file.version - 65, -1), -1):
         try:
@@ -241,12 +242,7 @@ def oldest_version(latest: Snapshot) -> int:
 
 
 def _stated_oldest(latest: Snapshot) -> int:
-    """Return the oldest version according to the catalog's definition or, before the first expire, `vn/oldest`."""
-    definition = latest.definition
-    if EXPIRE_OLDEST in definition.properties:
-        oldest = expired_before(definition)
-    else:
-        oldest = (latest.file.hints or read_hints(latest.store)).oldest or 0
+    oldest = stated_oldest(latest.definition, lambda: (latest.file.hints or read_hints(latest.store)).oldest)
     return min(oldest, latest.version)
 
 

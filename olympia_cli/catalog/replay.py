@@ -33,7 +33,7 @@ from olympia_cli.catalog.retained import (
     write_purging,
     write_quarantine,
 )
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, EXPORT_PREFIX, expired_before
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, EXPORT_PREFIX, expired_before, marked_oldest
 from olympia_cli.errors import InvalidOption, Unsupported, VersionNotFound
 from olympia_cli.format.actions import ALTERS, CREATES, DROPS, EXPIRES, RENAMES, RESTORES, Action, renamed
 from olympia_cli.format.definitions import bare
@@ -251,7 +251,8 @@ def _narrowed(mark: QuarantineMark, change: ExpireDef) -> QuarantineMark:
 def oldest_before(catalog: CatalogDef, change: ExpireDef) -> int:
     """Return the oldest version before an expire."""
     # before the first expire, only the plan knows the first version: the catalog may be an export of a later one
-    return expired_before(catalog) if EXPIRE_OLDEST in catalog.properties else change.former_oldest
+    marked = marked_oldest(catalog)
+    return change.former_oldest if marked is None else marked
 
 
 def _exported(catalog: CatalogDef, change: ExportDef) -> CatalogDef:

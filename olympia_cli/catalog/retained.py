@@ -69,15 +69,23 @@ def write_promotion(definition: CatalogDef, promotion: Promotion) -> None:
     definition.properties[PROMOTED] = json.dumps(asdict(promotion), separators=(",", ":"))
 
 
-def names_lost(hint: int | None, latest: int, definition: CatalogDef | None) -> bool:
-    """Return whether vn/latest is ahead because roots are lost.
+def lost_versions(hint: int | None, latest: int, definition: CatalogDef | None) -> range:
+    """Return the versions after the latest one whose roots are lost. `vn/latest` is written after the root, so a hint
+    that is ahead names the last of them.
 
     Roots that an unfinished promotion recorded as lost do not count: it skips their numbers when it is run again.
     """
     if hint is None or hint <= latest:
-        return False
+        return range(0)
     promotion = None if definition is None else read_promotion(definition)
-    return promotion is None or hint > promotion.through
+    return range(latest + 1, hint + 1) if promotion is None or hint > promotion.through else range(0)
+
+
+def lost_reason(lost: range) -> str:
+    """Return the reason of F114, for the versions that are lost."""
+    first, last = lost[0], lost[-1]
+    which = f"version {last} is" if first == last else f"versions {first} to {last} are"
+    return f"it says {last}, and the last root is that of version {first - 1}: {which} lost"
 
 
 def kept_aside_before(definition: CatalogDef) -> int:

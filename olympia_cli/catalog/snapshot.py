@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Generic, TypeVar, cast
@@ -433,8 +433,23 @@ def check_supported(definition: CatalogDef, path: str) -> None:
 
 def expired_before(definition: CatalogDef) -> int:
     """Return the oldest version of the history according to the last expire, or 0 if there was none."""
-    text = definition.properties.get(EXPIRE_OLDEST, "")
+    return marked_oldest(definition) or 0
+
+
+def marked_oldest(definition: CatalogDef) -> int | None:
+    """Return the oldest version of the history according to the last expire, or None if there was none."""
+    text = definition.properties.get(EXPIRE_OLDEST)
+    if text is None:
+        return None
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 10 else 0
+
+
+def stated_oldest(definition: CatalogDef, hint: Callable[[], int | None]) -> int:
+    """Return the oldest version according to the catalog's definition or, before the first expire, `vn/oldest`. Only
+    then is the hint read.
+    """
+    marked = marked_oldest(definition)
+    return (hint() or 0) if marked is None else marked
 
 
 NotThere = NamespaceNotFound | TableNotFound | ViewNotFound

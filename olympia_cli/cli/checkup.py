@@ -19,7 +19,7 @@ from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.cli.session import Session
-    from olympia_cli.ops.inspect.status import Reason, Status
+    from olympia_cli.ops.inspect import Reason, Status
     from olympia_cli.storage.probe import Probes
     from olympia_cli.storage.protocol import Store
 
@@ -231,7 +231,7 @@ def _more_room(checkup: Checkup, store: Store) -> Remedy:
 def _clock(checkup: Checkup, probes: Probes, before: int, after: int) -> None:
     from socket import gethostname
 
-    from olympia_cli.ops.inspect.status import SHOW_CLOCK
+    from olympia_cli.ops.inspect import SHOW_CLOCK
 
     stored = probes.stored_at_millis
     if stored is None:
@@ -260,7 +260,7 @@ def _room(checkup: Checkup, store: Store) -> None:
 
 
 def _catalog(session: Session, checkup: Checkup) -> None:
-    from olympia_cli.ops.inspect.status import fsck_due, status
+    from olympia_cli.ops.inspect import fsck_due, status
 
     try:
         catalog_status = status(session.catalog)

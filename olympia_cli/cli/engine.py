@@ -19,7 +19,7 @@ from olympia_cli.names import plural
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.rewrite import Rewriter
     from olympia_cli.importers.footers import Footers
-    from olympia_cli.ops.expire.survey import Surveyor
+    from olympia_cli.ops.expire import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
     from olympia_cli.ops.fsck.fsck import FsckRequest, Report
     from olympia_cli.ops.fsck.verdict import Engine
@@ -161,7 +161,7 @@ def _wants_spark(
         if about:
             raise InvalidOption(f"{about[0]} needs Spark", hint="leave it out, or use --engine spark")
         return _note_choice(session, False, "requested by an option")
-    from olympia_cli.spark.session import submitted
+    from olympia_cli.spark import submitted
 
     if word is EngineWord.SPARK or where is not None or (submitted() and local_only is None):
         if local_only is not None:
@@ -258,7 +258,7 @@ class LocalWork:
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:
-        from olympia_cli.ops.expire.survey import LOCAL
+        from olympia_cli.ops.expire import LOCAL
 
         yield LOCAL
 

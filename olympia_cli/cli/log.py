@@ -19,7 +19,7 @@ from olympia_cli.errors import Damaged, InvalidOption, quoted
 from olympia_cli.format.actions import RENAMES, Action, new_name
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, plural
-from olympia_cli.ops.inspect.log import LogEntry, follow, log, log_between
+from olympia_cli.ops.inspect import LogEntry, follow, log, log_between
 from olympia_cli.pages import template
 
 if TYPE_CHECKING:

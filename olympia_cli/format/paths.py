@@ -59,6 +59,11 @@ def parse_root_path(path: str) -> int | None:
     return int(name[::-1], 2)
 
 
+def is_foreign_root(path: str, version: int | None) -> bool:
+    """Return whether the name is that of a root of another program's catalogs. `version` is that of the path."""
+    return version is not None and len(path) != len("vn/") + WIDTH
+
+
 def new_node_path() -> str:
     return f"node/{new_uuid()}.arrow"
 

@@ -11,7 +11,7 @@ from typing import Any
 from olympia_cli.errors import Damaged
 from olympia_cli.masking import masked
 from olympia_cli.names import time_text
-from olympia_cli.ops.inspect.describe import describe_properties
+from olympia_cli.ops.inspect import describe_properties
 
 # The columns in a table's metadata file. Other programs write it, so nothing in it is trusted.
 

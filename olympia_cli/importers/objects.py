@@ -26,8 +26,7 @@ from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.importers.properties import FORMER_NAME
 from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, full_name
-from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields
-from olympia_cli.ops.inspect.log import alter_payload
+from olympia_cli.ops.inspect import ObjectChange, alter_payload, changed_fields
 
 # Rename objects whose names the format forbids: one reversible rule for all sources, like that of URLs.
 #

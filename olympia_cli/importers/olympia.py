@@ -26,7 +26,7 @@ from olympia_cli.format.strict_json import read_json
 from olympia_cli.importers.objects import AT_ONCE, KINDS, ObjectImport, PresentObjects, Renaming, count, of_source
 from olympia_cli.importers.result import ImportResult, Omission
 from olympia_cli.names import AtVersion, Kind, time_text
-from olympia_cli.ops.inspect.diff import ObjectChange, diff
+from olympia_cli.ops.inspect import ObjectChange, diff
 
 
 @dataclass(frozen=True, slots=True)

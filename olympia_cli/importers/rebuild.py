@@ -20,7 +20,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.iceberg.locations import Location, parse_location
 from olympia_cli.importers.result import ImportResult, Omission
 from olympia_cli.names import Kind, ObjectName, as_found
-from olympia_cli.ops.inspect.diff import ObjectChange
+from olympia_cli.ops.inspect import ObjectChange
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store

@@ -21,7 +21,7 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.format.strict_json import read_request
 from olympia_cli.names import NamespaceName, TableName, ViewName, parse_table, parse_view
-from olympia_cli.ops.inspect.log import log
+from olympia_cli.ops.inspect import log
 
 # The statements of JSON lines: commands of the command line, with their options as fields.
 

@@ -23,9 +23,7 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef, RollbackDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, plural
-from olympia_cli.ops.inspect.describe import describe_name
-from olympia_cli.ops.inspect.diff import ObjectChange, diff
-from olympia_cli.ops.inspect.log import log
+from olympia_cli.ops.inspect import ObjectChange, describe_name, diff, log
 
 T = ActionType
 Found = CatalogObject[ObjectDefinition]

@@ -11,7 +11,7 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.references import resolve
 from olympia_cli.errors import quoted
 from olympia_cli.names import parse_reference
-from olympia_cli.ops.inspect.transactions import describe_saved
+from olympia_cli.ops.inspect import describe_saved
 from olympia_cli.rest import namespaces, tables, views
 from olympia_cli.rest.access import Access
 from olympia_cli.rest.api import Operation

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 from olympia_cli.errors import InvalidOption, OlympiaError, SparkFailed, SparkMissing, SparkUnreachable, quoted
 from olympia_cli.masking import masked
+from olympia_cli.spark import submitted
 from olympia_cli.spark.failures import explain, explained
 from olympia_cli.spark.source import register
 
@@ -146,11 +147,6 @@ class Launched:
     def why_not(self, error: Exception) -> OlympiaError:
         """Return why the start failed, from an error and the program's output."""
         return _why_not(error, self.log)
-
-
-def submitted() -> bool:
-    """Return True if spark-submit runs this process, and so Spark's Java program runs already."""
-    return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
 def launch(settings: Mapping[str, str], master: str | None, verbose: bool) -> Launched:

@@ -15,7 +15,7 @@ from olympia_cli.errors import PathMissing
 from olympia_cli.format.actions import changes, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import CommitInfoDef
-from olympia_cli.ops.inspect.describe import describe_action
+from olympia_cli.ops.inspect import describe_action
 from olympia_cli.spark.options import Conditions
 from olympia_cli.spark.pins import gone
 from olympia_cli.storage.protocol import Store

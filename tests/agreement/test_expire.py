@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from olympia_cli.errors import CatalogNotFound, Damaged, OlympiaError, Refused
 from olympia_cli.format.codec import decode_node
 from olympia_cli.format.paths import parse_root_path
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, Policy
+from olympia_cli.ops.expire import Floors, Planner, Policy
 from olympia_cli.ops.fsck.findings import Finding
 from tests.agreement.catalogs import DamagedCatalog, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from olympia_cli.errors import CatalogNotFound, Damaged, TransactionExpired
-from olympia_cli.ops.inspect.transactions import show_transaction
+from olympia_cli.ops.inspect import show_transaction
 from tests.agreement.catalogs import DamagedCatalog, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same
 

@@ -8,8 +8,7 @@ from olympia_cli.catalog.catalog import SURE_FOR_MILLIS, Catalog
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors
+from olympia_cli.ops.expire import Floors, Planner
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.tree.load import NodeReader
 from tests.helpers.clock import FakeClock

@@ -9,7 +9,7 @@ from olympia_cli.errors import Damaged
 from olympia_cli.names import AtVersion, Kind, TableName, as_found
 from olympia_cli.ops.fsck.findings import Severity
 from olympia_cli.ops.fsck.fsck import Level
-from olympia_cli.ops.inspect.log import log_between
+from olympia_cli.ops.inspect import log_between
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.fsck import fsck
 from tests.helpers.java_catalog import JavaCatalog, pointing

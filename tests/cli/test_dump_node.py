@@ -16,8 +16,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.output.node import draw_node, draw_way
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName, TableName
-from olympia_cli.ops.inspect.dump_node import KeyTarget, read_target
-from olympia_cli.ops.inspect.follow_key import follow_key
+from olympia_cli.ops.inspect import KeyTarget, follow_key, read_target
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import EMOJI, Run, Sample, run_here
 

@@ -15,7 +15,7 @@ from pyiceberg.types import ListType, LongType, NestedField, StringType, Timesta
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg.metadata import DEEPEST, describe_metadata, type_text
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.inspect.log import last_changes
+from olympia_cli.ops.inspect import last_changes
 from tests.cli.conftest import Run
 from tests.helpers.json_schema import check
 from tests.helpers.names import location, ns, table, view

@@ -16,9 +16,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.output.tree import draw_tree
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.inspect import tree
-from olympia_cli.ops.inspect.node_target import find_root
-from olympia_cli.ops.inspect.tree import TreeNode, tree_shape
+from olympia_cli.ops.inspect import TreeNode, find_root, tree_shape
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.cli.conftest import Run
@@ -166,15 +164,14 @@ def test_each_node_is_read_once() -> None:
     assert counting.calls["read_many"] == len(shape.levels) - 1
 
 
-def test_a_wide_level_is_gone_through_in_parts_from_left_to_right(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wide_level_is_gone_through_in_parts_from_left_to_right() -> None:
     store = MemoryStore()
     make_big_catalog(store, 3, 100, order=8)
     file = find_root(Catalog(store), AtVersion(1))
     whole: list[TreeNode] = []
     shape = tree_shape(store, file, depth=None, max_children=None, on_node=whole.append)
-    monkeypatch.setattr(tree, "BATCH", 3)
     counting, parts = CountingStore(store), list[TreeNode]()
-    assert tree_shape(counting, file, depth=None, max_children=None, on_node=parts.append) == shape
+    assert tree_shape(counting, file, depth=None, max_children=None, on_node=parts.append, batch=3) == shape
     assert [node.path for node in parts] != [node.path for node in whole]
     # on each level from left to right
     assert sorted(parts, key=lambda node: node.level) == whole

@@ -119,7 +119,7 @@ def executors(spark) -> int:
 def dead(spark, catalog: str) -> list:
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.ops.expire.plan import Planner
+    from olympia_cli.ops.expire import Planner
     from olympia_cli.spark.engine import SparkEngine
     from olympia_cli.spark.pipelines.expire import spark_surveyor
     from olympia_cli.spark.pipelines.place import CatalogPlace

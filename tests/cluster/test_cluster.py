@@ -22,8 +22,8 @@ from typer.testing import CliRunner
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.app import app
 from olympia_cli.names import Kind
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.inspect.log import log
+from olympia_cli.ops.expire import Planner
+from olympia_cli.ops.inspect import log
 from olympia_cli.storage.local import LocalStore
 from tests.helpers import recipes
 from tests.helpers.dead_files import FLOORS, make_worn_catalog, policy_of

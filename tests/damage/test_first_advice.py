@@ -20,7 +20,7 @@ from olympia_cli.catalog.retained import find_export, read_exports
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion, Kind, ObjectName
-from olympia_cli.ops.expire.expire import undo
+from olympia_cli.ops.expire import undo
 from olympia_cli.ops.repair.repair import Prefer, apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.storage import memory

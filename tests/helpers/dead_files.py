@@ -15,9 +15,7 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import new_definition_path, new_node_path, root_path
 from olympia_cli.names import AtVersion, Kind
-from olympia_cli.ops.expire.expire import mark
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, Policy, read_policy
+from olympia_cli.ops.expire import Floors, Planner, Policy, mark, read_policy
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.storage.local import LocalStore

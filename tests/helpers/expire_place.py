@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import parse_root_path
-from olympia_cli.ops.expire.expire import mark, purge
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, Policy, read_policy
+from olympia_cli.ops.expire import Floors, Planner, Policy, mark, purge, read_policy
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.names import location, ns, table
@@ -47,7 +45,7 @@ class Place:
     def purge(self, floors: Floors = FLOORS):
         planner = self.planner(floors)
         plan = planner.purge()
-        purge(self.catalog, plan, planner.head.version, floors)
+        purge(self.catalog, plan, planner.facts.head.version, floors)
         return plan
 
     @property

@@ -40,9 +40,7 @@ from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import CommitUnknown, OlympiaError
 from olympia_cli.format.actions import commit_info
 from olympia_cli.names import AtVersion, NamespaceName, TableName
-from olympia_cli.ops.expire.expire import mark, purge, undo
-from olympia_cli.ops.expire.plan import Floors, Planner
-from olympia_cli.ops.expire.retention import read_policy
+from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_policy, undo
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.records import drop_export
@@ -238,7 +236,7 @@ class Worker:
             return
         self.clock.tick()
         planner = Planner(self.catalog, FLOORS)
-        policy = read_policy(planner.definition, self.clock.now_millis())
+        policy = read_policy(planner.facts.definition, self.clock.now_millis())
         plan = planner.expire(policy).mark
         # all that the plan takes out of history is noted, however long it took to make
         self._note_history()
@@ -251,7 +249,7 @@ class Worker:
         planner = Planner(self.catalog, FLOORS)
         purged = planner.purge()
         if not purged.is_empty:
-            done = purge(self.catalog, purged, planner.head.version, FLOORS, retry_for=PATIENCE_BY_CLOCK)
+            done = purge(self.catalog, purged, planner.facts.head.version, FLOORS, retry_for=PATIENCE_BY_CLOCK)
             self.report.counted["purged versions"] += purged.purged - purged.former_purged
             self.report.counted["purged files"] += len(purged.files)
             if done is not None:

@@ -27,7 +27,7 @@ BY_SIGNAL = 128
 """And the number of the signal that ended it, as shells have it."""
 
 
-LOADED = ("cli.app", "catalog.catalog", "ops.inspect.log", "storage.local", "storage.open")
+LOADED = ("cli.app", "catalog.catalog", "ops.inspect.changes", "storage.local", "storage.open")
 
 
 class Started:

@@ -14,7 +14,7 @@ from olympia_cli import ViewName
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.iceberg.conversion import ViewAlreadyExistsError
-from olympia_cli.ops.inspect.describe import describe_object
+from olympia_cli.ops.inspect import describe_object
 
 SCHEMA = Schema(NestedField(1, "id", LongType()))
 

@@ -40,11 +40,10 @@ from olympia_cli.format.codec import encode_root
 from olympia_cli.format.definitions import bare
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
-from olympia_cli.ops.expire import expire, retention
+from olympia_cli.ops.expire import Listed, Sweep, retention, survey
+from olympia_cli.ops.expire import apply as expire
 from olympia_cli.ops.expire import holders as expire_holders
 from olympia_cli.ops.expire import plan as expire_plan
-from olympia_cli.ops.expire.survey import Listed
-from olympia_cli.ops.expire.sweep import Sweep
 from tests.helpers import scheduler
 from tests.helpers.check import _read_tree as read_tree
 from tests.helpers.clock import HOUR, MINUTE
@@ -209,13 +208,13 @@ def test_a_listing_that_shows_a_version_without_the_one_before(monkeypatch):
 
     assert check_all(explore(scene().play, 1, points=points)) > 20
 
-    def naive(self):
-        found = {version: 0 for file in self.store.list("vn/") if (version := parse_root_path(file.path)) is not None}
-        if any(version not in found for version in range(self.head.version + 1, max(found))):
-            raise Damaged("F101", versions.root_path(self.head.version + 1), "it is missing")
+    def naive(latest):
+        found = {version: 0 for file in latest.store.list("vn/") if (version := parse_root_path(file.path)) is not None}
+        if any(version not in found for version in range(latest.version + 1, max(found))):
+            raise Damaged("F101", versions.root_path(latest.version + 1), "it is missing")
         return found
 
-    monkeypatch.setattr(expire_plan.Planner, "_list_roots", naive)
+    monkeypatch.setattr(survey, "_list_roots", naive)
     found = _find(explore(scene().play, 1, points=points))
     assert "mark ended in Damaged" in str(found.violation)
 
@@ -229,7 +228,7 @@ def test_two_expires_at_once(monkeypatch):
         return Scene(marked_twice, {"again": twice, "expire": in_turn(HOUR, purge_now)})
 
     assert check_all(explore(scene().play, 1, points=points)) > 20
-    monkeypatch.setattr(expire_plan.Planner, "overtaken", lambda self: nullcontext())
+    monkeypatch.setattr(expire_plan.Planner, "_conflict_if_purged", lambda self: nullcontext())
     found = _find(explore(scene().play, 1, points=points))
     assert "again ended in Damaged" in str(found.violation)
 
@@ -524,7 +523,7 @@ def test_without_the_quarantine_a_purge_takes_what_is_being_looked_at(monkeypatc
         )
 
     check_all(explore(scene().play, 1, points=_of("reader")))
-    monkeypatch.setattr(expire_plan.Planner, "_rested", lambda self: self.marks)
+    monkeypatch.setattr(expire_plan, "rested", lambda facts: list(facts.marks))
     found = _find(explore(scene().play, 1, points=_of("reader")))
     assert "reader ended in Damaged" in str(found.violation)
 
@@ -702,7 +701,7 @@ def _purge_that_lists_late(stage: Stage) -> None:
     catalog = Catalog(stage.store, stage.clock)
     planner = expire_plan.Planner(catalog, FLOORS)
     plan = planner.purge()
-    expire.purge(catalog, replace(plan, files=Listed()), planner.head.version, FLOORS)
+    expire.purge(catalog, replace(plan, files=Listed()), planner.facts.head.version, FLOORS)
     now = stage.clock.now_millis()
     for file in list(stage.store.list()):
         old = now - file.modified_at_millis >= FLOORS.grace_millis

@@ -16,7 +16,7 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef, ExportDef, RepairDef
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.names import AtVersion, Kind
-from olympia_cli.ops.inspect.log import log_between
+from olympia_cli.ops.inspect import log_between
 from olympia_cli.ops.revert import apply_revert, check_revertible, plan_revert
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog

@@ -12,9 +12,7 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import OlympiaError
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Policy
-from olympia_cli.ops.expire.survey import LOCAL, Surveyor
+from olympia_cli.ops.expire import LOCAL, Planner, Policy, Surveyor
 from olympia_cli.ops.export.export import create_export, local_engine
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level

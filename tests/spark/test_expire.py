@@ -23,21 +23,26 @@ from olympia_cli.catalog.retained import read_quarantine
 from olympia_cli.errors import Damaged, PartlyDone, SparkFailed, StorageFailed
 from olympia_cli.format.paths import new_node_path, parse_root_path, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
-from olympia_cli.ops.expire.expire import mark, purge
-from olympia_cli.ops.expire.manifest import (
+from olympia_cli.ops.expire import (
+    LOCAL,
     Doomed,
+    ExpirePlan,
+    Floors,
     Manifest,
     ManifestPart,
+    Planner,
+    Policy,
+    PurgePlan,
     encode_manifest,
     encode_part,
     manifest_of,
+    mark,
     new_manifest_path,
     new_part_path,
+    purge,
     read_manifest,
+    read_policy,
 )
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import ExpirePlan, Floors, Policy, PurgePlan, read_policy
-from olympia_cli.ops.expire.survey import LOCAL
 from olympia_cli.ops.fsck.fsck import Level, acknowledge, of_the_past
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.ops.walk.nodes import NodeRules
@@ -146,7 +151,7 @@ def history(folder: Path, seed: int) -> Catalog:
         clock.advance(20 * DAY)
         set_age(folder, 30)
         planner = Planner(catalog, FLOORS)
-        most = chosen.randrange(planner.oldest + 1, planner.head.version)
+        most = chosen.randrange(planner.facts.oldest + 1, planner.facts.head.version)
         plan = planner.expire(policy_of(catalog), not_beyond=most)
         failing = Catalog(Failing(store, chosen.randrange(6)), clock)
         with suppress(PartlyDone):
@@ -196,7 +201,7 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
     assert named.parts
     assert sorted(named.files, key=lambda file: file.path) == sorted(local.mark.files, key=lambda file: file.path)
     planner = Planner(catalog, FLOORS)
-    assert planner.oldest > planner.leaving.purged > 0
+    assert planner.facts.oldest > planner.leaving.purged > 0
     local = planner.expire(policy_of(catalog))
     assert local.mark.is_empty
     assert local.purge.rescued == 4
@@ -204,7 +209,7 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
         assert shown(found) == shown(local)
         # and what comes back between plan and purge is seen by both
         with catalog.transaction() as transaction:
-            transaction.roll_back(planner.oldest)
+            transaction.roll_back(planner.facts.oldest)
         with spark_surveyor(engine_of(spark, catalog)) as surveyor:
             again = [
                 Planner(catalog, FLOORS, engine).still_dead(plan.purge)
@@ -239,14 +244,14 @@ def _add_what_is_needed(catalog: Catalog, plan: ExpirePlan) -> None:
 
 
 def _live(catalog: Catalog) -> set[str]:
-    return set(Planner(catalog, FLOORS).sweep_at_rest(0).live_transactions)
+    return Planner(catalog, FLOORS).facts.holders.live_ids
 
 
 def _is_old_tree(catalog: Catalog, node: str) -> bool:
     """Return whether a version in history reaches the node."""
     reach = reach_of(catalog.store)
     planner = Planner(catalog, FLOORS)
-    versions = range(planner.oldest, planner.head.version)
+    versions = range(planner.facts.oldest, planner.facts.head.version)
     reach.add((root_path(version), catalog.store.read(root_path(version))) for version in versions)
     return node in reach
 
@@ -266,7 +271,7 @@ def test_damage_stops_it(spark, marked, tmp_path: Path):
     """With the error that the local engine has, and not where only the store fails."""
     place = copied(marked, tmp_path / "copy")
     planner = Planner(place, FLOORS)
-    policy = read_policy(planner.definition, planner.now, keep_last=2)
+    policy = read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=2)
 
     def errors() -> list[dict]:
         told = []
@@ -277,10 +282,10 @@ def test_damage_stops_it(spark, marked, tmp_path: Path):
         assert told[0] == told[1]
         return told
 
-    definition = next(planner.head.entries(Kind.TABLE))[1]
+    definition = next(planner.facts.head.entries(Kind.TABLE))[1]
     (folder_of(place) / definition).unlink()
     assert errors()[0]["code"] == "F301"
-    leaf = folder_of(place) / planner.head.root.node.children[0]
+    leaf = folder_of(place) / planner.facts.head.root.node.children[0]
     leaf.write_bytes(b"")
     assert errors()[0]["code"] == "F202"
     leaf.unlink()
@@ -362,7 +367,7 @@ def finish(catalog: Catalog, rounds: int = 2) -> None:
         catalog.clock.advance(5 * DAY)
         set_age(folder_of(catalog), 30)
         planner = Planner(catalog, FLOORS)
-        plan = planner.expire(read_policy(planner.definition, planner.now, keep_last=2))
+        plan = planner.expire(read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=2))
         purge(catalog, plan.purge, plan.head, FLOORS)
         mark(catalog, plan.mark)
     check_catalog(catalog.store)
@@ -495,14 +500,16 @@ def test_the_whole_way_on_a_bucket(spark, monkeypatch):
         before = check_catalog(catalog.store)
         engine = engine_of(spark, catalog, **given)
         planner = Planner(catalog, OFFLINE)
-        policy = read_policy(planner.definition, planner.now, keep_last=2, older_than="0s", offline=True)
+        policy = read_policy(
+            planner.facts.definition, planner.facts.now_millis, keep_last=2, older_than="0s", offline=True
+        )
         with plan_expire(engine, catalog, policy, OFFLINE) as plan:
             assert shown(plan) == shown(Planner(catalog, OFFLINE).expire(policy))
             mark(catalog, plan.mark)
         planner = Planner(catalog, OFFLINE)
         with plan_purge(engine, catalog, OFFLINE) as leaving:
             assert purge_shown(leaving) == purge_shown(Planner(catalog, OFFLINE).purge())
-            purge(catalog, leaving, planner.head.version, OFFLINE)
+            purge(catalog, leaving, planner.facts.head.version, OFFLINE)
         found = check_catalog(catalog.store)
         assert min(found) == 6
         assert found[max(found)] == before[max(before)]
@@ -524,7 +531,7 @@ def test_each_task_has_its_part(spark, tmp_path: Path):
     for name in (b"\xfe", b"\xff"):
         (tmp_path / os.fsdecode(name)).write_bytes(b"")
     planner = Planner(catalog, OFFLINE)
-    policy = read_policy(planner.definition, planner.now, keep_last=1, older_than="0s", offline=True)
+    policy = read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=1, older_than="0s", offline=True)
     with plan_expire(engine_of(spark, catalog, 4), catalog, policy, OFFLINE) as plan:
         assert isinstance(plan.mark.files, SparkFiles)
         assert plan.mark.unknown == 2

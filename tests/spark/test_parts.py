@@ -15,8 +15,7 @@ from olympia_cli.errors import Damaged, VersionNotFound
 from olympia_cli.format.codec import decode_node
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.names import Kind, Latest, NamespaceName, TableName
-from olympia_cli.ops.inspect.describe import describe_action, describe_object
-from olympia_cli.ops.inspect.log import log
+from olympia_cli.ops.inspect import describe_action, describe_object, log
 from olympia_cli.spark import objects, source
 from olympia_cli.spark.files import PARTITIONS, plan_files, read_files
 from olympia_cli.spark.options import TABLES, Conditions, parse_options

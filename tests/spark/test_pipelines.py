@@ -14,10 +14,8 @@ from olympia_cli.errors import PathTaken, VersionNotFound
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.manifests import data_files as local_data_files
 from olympia_cli.names import AtExport, TableName
-from olympia_cli.ops.expire.expire import mark
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.inspect.describe import describe_action
-from olympia_cli.ops.inspect.log import log
+from olympia_cli.ops.expire import Planner, mark
+from olympia_cli.ops.inspect import describe_action, log
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.inventory import audit_log, data_files
 from olympia_cli.spark.pipelines.place import CatalogPlace

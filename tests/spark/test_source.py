@@ -19,8 +19,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import Kind, NamespaceName
-from olympia_cli.ops.inspect.describe import describe_action, describe_object
-from olympia_cli.ops.inspect.log import log
+from olympia_cli.ops.inspect import describe_action, describe_object, log
 from olympia_cli.spark import register, source
 from olympia_cli.spark.failures import explain, explained
 from olympia_cli.spark.pins import arrow_schema

@@ -10,7 +10,7 @@ from pyspark.errors import StreamingQueryException
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import InvalidOption, VersionNotFound
 from olympia_cli.names import NamespaceName
-from olympia_cli.ops.inspect.log import log
+from olympia_cli.ops.inspect import log
 from olympia_cli.spark.failures import explain
 from olympia_cli.spark.options import parse_options
 from olympia_cli.spark.source import COLUMNS, LogStream

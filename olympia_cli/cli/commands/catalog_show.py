@@ -19,7 +19,7 @@ def run(ctx: typer.Context, at: At = None) -> None:
     """
     from olympia_cli.catalog.staging import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
     from olympia_cli.masking import masked
-    from olympia_cli.ops.inspect.describe import describe_properties, isolation_word
+    from olympia_cli.ops.inspect import describe_properties, isolation_word
 
     session = Session(ctx)
     snapshot = session.snapshot(at)

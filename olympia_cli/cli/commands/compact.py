@@ -30,7 +30,7 @@ def run(
     from olympia_cli.format.actions import Action
     from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef
     from olympia_cli.names import plural
-    from olympia_cli.ops.inspect.describe import describe_actions
+    from olympia_cli.ops.inspect import describe_actions
     from olympia_cli.ops.walk.reach import count_nodes
 
     if not 1 <= fill <= 100:

@@ -45,7 +45,7 @@ def run(
     from olympia_cli.cli.output.escape import visible
     from olympia_cli.cli.output.log import change_line, field_lines, painter, style, told_changes
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields, describe_change, diff
+    from olympia_cli.ops.inspect import ObjectChange, changed_fields, describe_change, diff
 
     session = Session(ctx)
     if old is not None and ".." in old:

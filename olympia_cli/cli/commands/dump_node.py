@@ -12,9 +12,7 @@ from olympia_cli.cli.output.escape import visible
 from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.inspect.dump_node import KeyTarget, NodeDump
-    from olympia_cli.ops.inspect.follow_key import Way
-    from olympia_cli.ops.inspect.node_target import NodeBytes
+    from olympia_cli.ops.inspect import KeyTarget, NodeBytes, NodeDump, Way
 
 EXAMPLES = [
     "olympia dump-node",
@@ -61,7 +59,7 @@ def run(
     pointers of the output can be pasted as targets. The exit code is 40 if the node is damaged.
     """
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.inspect.dump_node import KeyTarget
+    from olympia_cli.ops.inspect import KeyTarget
 
     session = Session(ctx)
     if key is not None and follow is not None:
@@ -74,11 +72,11 @@ def run(
         return
     key_target = None if key is None else KeyTarget.parse(key)
     if is_file:
-        from olympia_cli.ops.inspect.dump_node import dump_node
+        from olympia_cli.ops.inspect import dump_node
 
         dump = dump_node(_read_file(target, stdin=target == "-" and not file))
     else:
-        from olympia_cli.ops.inspect.dump_node import read_target
+        from olympia_cli.ops.inspect import read_target
 
         dump = read_target(session.catalog, target)
     all_rows = dump.pivot
@@ -131,7 +129,7 @@ def _end(dump: NodeDump, alone: bool) -> None:
 def _follow(session: Session, target: str, key_target: KeyTarget) -> None:
     from olympia_cli.errors import Damaged
     from olympia_cli.names import plural
-    from olympia_cli.ops.inspect.follow_key import follow_key
+    from olympia_cli.ops.inspect import follow_key
 
     way = follow_key(session.catalog, target, key_target)
     _print_way(session, way)
@@ -172,7 +170,7 @@ def _print_way(session: Session, way: Way) -> None:
 def _read_file(path: str, *, stdin: bool) -> NodeBytes:
     from olympia_cli.errors import Damaged, InvalidOption, PathMissing, StorageDenied, StorageFailed
     from olympia_cli.format.paths import JAVA_WIDTH
-    from olympia_cli.ops.inspect.node_target import NodeBytes
+    from olympia_cli.ops.inspect import NodeBytes
 
     try:
         if stdin:

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -15,9 +17,19 @@ from olympia_cli.cli.session import Session
 from olympia_cli.cli.talk import confirm, lines_of
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.expire.plan import Planner
-    from olympia_cli.ops.expire.plan_file import PlanFile
-    from olympia_cli.ops.expire.retention import ExpirePlan, Policy, PurgePlan
+    from olympia_cli.ops.expire import (
+        CatalogFacts,
+        ExpirePlan,
+        Floors,
+        PlanFile,
+        Planner,
+        Policy,
+        PolicyOutcome,
+        PurgePlan,
+        Surveyor,
+    )
+
+P = TypeVar("P")
 
 TRIES = 3
 """Number of attempts while other expires commit first."""
@@ -108,10 +120,8 @@ def run(
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_duration
-    from olympia_cli.ops.expire.plan import Planner
-    from olympia_cli.ops.expire.plan import simulate as simulate_policies
-    from olympia_cli.ops.expire.plan_file import recompute
-    from olympia_cli.ops.expire.retention import Floors, read_policy
+    from olympia_cli.ops.expire import Floors, Planner, read_policy, recompute
+    from olympia_cli.ops.expire import simulate as simulate_policies
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     options = {
@@ -145,106 +155,117 @@ def run(
         return
     if plan_file is not None:
         render.check_output(session, plan_file)
-    reads_only = dry_run or explain or simulate or plan_file is not None
+
+    def policy(facts: CatalogFacts) -> Policy:
+        return read_policy(
+            facts.definition, facts.now_millis, keep_last=keep_last, older_than=older_than, offline=offline
+        )
+
     local_only = next((option for option in ("--simulate", "--plan", "--apply") if option in used), None)
     with (
         engine(session, engine_word, master, remote, parallelism, conf, local_only=local_only) as work,
         work.surveyor() as surveyor,
     ):
+        reads_only = dry_run or explain or simulate or plan_file is not None
+        task = _Task(session, floors, surveyor, reads_only, yes, message, seconds)
         if action == "purge":
             floors = Floors(floors.grace_millis, 0 if offline else floors.quarantine_millis, offline)
-        planned = None if apply_file is None else _read_plan(session, apply_file, offline)
-        floors = floors if planned is None else planned.floors
+            replace(task, floors=floors).run(Planner.purge, _purge)
+        elif simulate:
+            task.run(lambda planner: simulate_policies(planner, policy(planner.facts)), _simulate)
+        elif explain:
+            task.run(lambda planner: planner.expire(policy(planner.facts)), _explain)
+        elif apply_file is not None:
+            planned = _read_plan(session, apply_file, offline)
+            replace(task, floors=planned.floors).run(lambda planner: recompute(planner, planned), _expire)
+        elif plan_file is not None:
+            task.run(lambda planner: planner.expire(policy(planner.facts)), partial(_write_plan, plan_file, policy))
+        else:
+            task.run(lambda planner: planner.expire(policy(planner.facts)), _expire)
 
-        def run_once(planners: list[Planner]) -> None:
+
+@dataclass(frozen=True, slots=True)
+class _Task:
+    """The options that the verbs share."""
+
+    session: Session
+    floors: Floors
+    surveyor: Surveyor
+    reads_only: bool
+    yes: bool
+    message: str
+    retry_for: float
+
+    def run(self, plan: Callable[[Planner], P], do: Callable[[_Task, Planner, P], None]) -> None:
+        """Make a plan, and then show and apply it. Plan again if another expire committed first; then there is usually
+        nothing left to do.
+        """
+        from olympia_cli.catalog.commit import retry
+        from olympia_cli.errors import CommitConflict, PartlyDone
+        from olympia_cli.ops.expire import Planner, other_expire_ran
+
+        session = self.session
+        planners: list[Planner] = []
+
+        def plan_and_do() -> None:
+            planners.clear()
             with session.progress() as progress:
-                planner = Planner(session.catalog, floors, surveyor, probe=not reads_only, progress=progress)
+                planner = Planner(
+                    session.catalog, self.floors, self.surveyor, probe=not self.reads_only, progress=progress
+                )
                 planners.append(planner)
-                session.warn_of_lost_root(planner.head)
-                if action == "purge":
-                    purge = planner.purge()
-                else:
-                    policy = (
-                        planned.policy
-                        if planned is not None
-                        else read_policy(
-                            planner.definition, planner.now, keep_last=keep_last, older_than=older_than, offline=offline
-                        )
-                    )
-                    if simulate:
-                        outcomes = simulate_policies(planner, policy)
-                    else:
-                        plan = planner.expire(policy) if planned is None else recompute(planner, planned)
-            if action == "purge":
-                _purge(session, planner, purge, dry_run, yes, message, seconds)
-            elif simulate:
-                show.simulation(session, outcomes, planner.head.version)
-            elif explain:
-                show.kept(session, plan)
-            else:
-                if plan_file is not None:
-                    _write_plan(session, plan_file, planner, policy, plan)
-                _expire(session, planner, plan, reads_only, yes, message, seconds)
+                session.warn_of_lost_root(planner.facts.head)
+                content = plan(planner)
+            do(self, planner, content)
 
-        _run_after_others(session, run_once)
+        def other_was_first(error: Exception) -> bool:
+            cause = error.__cause__ if isinstance(error, PartlyDone) else error
+            if not isinstance(cause, CommitConflict) or not all(map(other_expire_ran, planners)):
+                return False
+            session.say("another expire committed first: planning again")
+            return True
+
+        retry(plan_and_do, TRIES, other_was_first)
 
 
-def _run_after_others(session: Session, run_once: Callable[[list[Planner]], None]) -> None:
-    """Run an expire, and plan again if another expire committed first; then there is usually nothing left to do.
-
-    `run_once` plans and applies, and appends its planners to the given list.
-    """
-    from olympia_cli.catalog.commit import retry
-    from olympia_cli.errors import CommitConflict, PartlyDone
-    from olympia_cli.ops.expire.expire import overtaken
-
-    planners: list[Planner] = []
-
-    def expire() -> None:
-        planners.clear()
-        run_once(planners)
-
-    def is_overtaken(error: Exception) -> bool:
-        cause = error.__cause__ if isinstance(error, PartlyDone) else error
-        if not isinstance(cause, CommitConflict) or not all(map(overtaken, planners)):
-            return False
-        session.say("another expire committed first: planning again")
-        return True
-
-    retry(expire, TRIES, is_overtaken)
+# The verbs: each shows a plan, and applies it.
 
 
-def _expire(
-    session: Session, planner: Planner, plan: ExpirePlan, reads_only: bool, yes: bool, message: str, seconds: float
-) -> None:
-    from olympia_cli.ops.expire.expire import expire_once
+def _expire(task: _Task, planner: Planner, plan: ExpirePlan) -> None:
+    from olympia_cli.ops.expire import expire_once
 
-    show.plan(session, plan)
+    show.plan(task.session, plan)
     version = plan.head
-    if not reads_only:
+    if not task.reads_only:
         if not plan.is_empty:
-            confirm(show.question(plan), yes)
-        with session.progress() as progress:
-            version = expire_once(planner, plan, message, retry_for=seconds, progress=progress)
-    show.done(session, plan, reads_only, version)
+            confirm(show.question(plan), task.yes)
+        with task.session.progress() as progress:
+            version = expire_once(planner, plan, task.message, retry_for=task.retry_for, progress=progress)
+    show.done(task.session, plan, task.reads_only, version)
 
 
-def _purge(
-    session: Session, planner: Planner, plan: PurgePlan, dry_run: bool, yes: bool, message: str, seconds: float
-) -> None:
-    from olympia_cli.ops.expire.expire import purge_once
+def _purge(task: _Task, planner: Planner, plan: PurgePlan) -> None:
+    from olympia_cli.ops.expire import purge_once
 
-    show.purge(session, plan)
-    version = planner.head.version
-    if not dry_run and not plan.is_empty:
-        confirm(show.purge_question(plan), yes)
-        with session.progress() as progress:
-            version = purge_once(planner, plan, message, retry_for=seconds, progress=progress)
-    show.purged(session, plan, planner.oldest, len(planner.marks), dry_run, version)
+    show.purge(task.session, plan)
+    version = planner.facts.head.version
+    if not task.reads_only and not plan.is_empty:
+        confirm(show.purge_question(plan), task.yes)
+        with task.session.progress() as progress:
+            version = purge_once(planner, plan, task.message, retry_for=task.retry_for, progress=progress)
+    show.purged(task.session, plan, planner.facts.oldest, len(planner.facts.marks), task.reads_only, version)
+
+
+def _simulate(task: _Task, planner: Planner, outcomes: list[PolicyOutcome]) -> None:
+    show.simulation(task.session, outcomes, planner.facts.head.version)
+
+
+def _explain(task: _Task, planner: Planner, plan: ExpirePlan) -> None:
+    show.kept(task.session, plan)
 
 
 def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
-    from olympia_cli.ops.expire.expire import undo
+    from olympia_cli.ops.expire import undo
     from olympia_cli.ops.fsck.fsck import plan_whole_undo
 
     head = session.snapshot()
@@ -266,7 +287,7 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
 
 def _read_plan(session: Session, path: str, offline: bool) -> PlanFile:
     from olympia_cli.errors import Refused
-    from olympia_cli.ops.expire.plan_file import decode_plan
+    from olympia_cli.ops.expire import decode_plan
 
     with lines_of(path) as file:
         planned = decode_plan(file.read(), path)
@@ -275,15 +296,19 @@ def _read_plan(session: Session, path: str, offline: bool) -> PlanFile:
     return planned
 
 
-def _write_plan(session: Session, path: str, planner: Planner, policy: Policy, plan: ExpirePlan) -> None:
+def _write_plan(
+    path: str, policy: Callable[[CatalogFacts], Policy], task: _Task, planner: Planner, plan: ExpirePlan
+) -> None:
     import shlex
 
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.expire.plan_file import encode_plan
+    from olympia_cli.ops.expire import encode_plan
 
+    facts, session = planner.facts, task.session
     try:
-        Path(path).write_text(encode_plan(planner, policy, plan), encoding="utf-8")
+        Path(path).write_text(encode_plan(facts, policy(facts), plan), encoding="utf-8")
     except OSError as error:
         raise InvalidOption(f"{path!a} cannot be written: {error.strerror}", hint="name another file") from None
-    offline = " --offline" if planner.floors.offline else ""
+    offline = " --offline" if facts.floors.offline else ""
     session.say(f"to do it: {session.command(f'expire --apply {shlex.quote(path)}{offline}')}")
+    _expire(task, planner, plan)

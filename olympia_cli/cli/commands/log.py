@@ -67,7 +67,7 @@ def run(
     from olympia_cli.cli.log import Filter, check_known, take
     from olympia_cli.cli.output.log import parse_object, patch_lines, print_log
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.inspect.log import LogEntry, log_between
+    from olympia_cli.ops.inspect import LogEntry, log_between
 
     if number is not None and number < 0:
         raise InvalidOption(f"-n {number} is negative", hint="give a number of versions")

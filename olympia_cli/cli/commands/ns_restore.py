@@ -29,7 +29,7 @@ def run(
     """
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.names import Kind, NamespaceName, ObjectName
-    from olympia_cli.ops.inspect.describe import describe_name
+    from olympia_cli.ops.inspect import describe_name
 
     session, namespace = Session(ctx), NamespaceName(name)
     source = session.snapshot(at)

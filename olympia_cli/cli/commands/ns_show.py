@@ -27,7 +27,7 @@ def run(
     session = Session(ctx)
     namespace = session.namespace_name(name)
     view = session.view(at, txn, namespace)
-    from olympia_cli.ops.inspect.describe import describe_object
+    from olympia_cli.ops.inspect import describe_object
 
     description = describe_object(view.namespace(namespace), view.version)
     counts: dict[str, int] | None = None

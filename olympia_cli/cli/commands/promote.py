@@ -157,12 +157,12 @@ def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: 
     from olympia_cli.cli.output.expire import versions_said
     from olympia_cli.cli.talk import confirm
     from olympia_cli.names import plural
-    from olympia_cli.ops.expire.expire import mark
+    from olympia_cli.ops.expire import mark
     from olympia_cli.ops.repair.promote import describe_forget, plan_forget
 
     with session.progress() as progress:
         planner, plan = plan_forget(session.catalog, offline=offline, probe=not dry_run, progress=progress)
-    version, text = planner.head.version, "no former catalog is kept aside"
+    version, text = planner.facts.head.version, "no former catalog is kept aside"
     if plan is not None:
         totals = plan.files.totals
         what = f"{versions_said(plan.expired)}: {plural(totals.files, 'file')}, {size(totals.bytes)}"

@@ -53,7 +53,7 @@ def run(
     from olympia_cli.cli.session import Changed
     from olympia_cli.errors import InvalidOption, RevertConflict
     from olympia_cli.format.pb.objects_pb2 import CatalogDef
-    from olympia_cli.ops.inspect.diff import changed_fields
+    from olympia_cli.ops.inspect import changed_fields
     from olympia_cli.ops.revert import apply_revert, plan_revert
 
     start, dots, end = reference.partition("..")

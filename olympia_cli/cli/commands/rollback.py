@@ -38,7 +38,7 @@ def run(
     from olympia_cli.cli.output.log import say_plan
     from olympia_cli.errors import Damaged
     from olympia_cli.names import parse_reference, plural
-    from olympia_cli.ops.inspect.diff import changed_fields, diff
+    from olympia_cli.ops.inspect import changed_fields, diff
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     transaction = session.catalog.begin()

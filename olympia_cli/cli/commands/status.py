@@ -7,7 +7,7 @@ import typer
 from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.inspect.status import Status
+    from olympia_cli.ops.inspect import Status
 
 EXAMPLES = [
     "olympia status",
@@ -54,7 +54,7 @@ def run(
         watch_status(session, full, seconds)
         return
     from olympia_cli.cli.output.status import print_failure, print_status
-    from olympia_cli.ops.inspect.status import prometheus as as_prometheus
+    from olympia_cli.ops.inspect import prometheus as as_prometheus
 
     session.store  # noqa: B018  an invalid location is an error of usage, not an unreachable catalog
     catalog_status: Status | None = None
@@ -74,6 +74,6 @@ def run(
 
 
 def _look(session: Session, full: bool) -> Status:
-    from olympia_cli.ops.inspect.status import status
+    from olympia_cli.ops.inspect import status
 
     return status(session.catalog, full)

@@ -27,7 +27,7 @@ def run(
     from olympia_cli.cli.output.log import age, short_location
     from olympia_cli.errors import Damaged, TableNotFound
     from olympia_cli.names import full_name
-    from olympia_cli.ops.inspect.history import describe_revision, history
+    from olympia_cli.ops.inspect import describe_revision, history
 
     session = Session(ctx)
     table = session.table_name(name)

@@ -33,7 +33,7 @@ def run(
     session = Session(ctx)
     table = session.table_name(name)
     view = session.view(at, txn, table)
-    from olympia_cli.ops.inspect.describe import describe_object
+    from olympia_cli.ops.inspect import describe_object
 
     entry = view.table(table)
     description = describe_object(entry, view.version)

@@ -10,7 +10,7 @@ from olympia_cli.cli.output.escape import visible
 from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.inspect.tree import Shape, TreeNode
+    from olympia_cli.ops.inspect import Shape, TreeNode
 
 EXAMPLES = [
     "olympia tree",
@@ -42,8 +42,7 @@ def run(
     """
     from olympia_cli.errors import InvalidOption
     from olympia_cli.names import parse_reference
-    from olympia_cli.ops.inspect.node_target import find_root
-    from olympia_cli.ops.inspect.tree import tree_shape
+    from olympia_cli.ops.inspect import find_root, tree_shape
 
     for option, value in (("--depth", depth), ("--max-children", max_children)):
         if value is not None and value < 0:

@@ -26,7 +26,7 @@ def run(
     """
     from olympia_cli.catalog import distributed
     from olympia_cli.names import plural
-    from olympia_cli.ops.inspect.transactions import count_staged
+    from olympia_cli.ops.inspect import count_staged
 
     session = Session(ctx)
     save = distributed.look(session.store, id)

@@ -23,7 +23,7 @@ def run(
     """
     from olympia_cli.catalog import distributed
     from olympia_cli.cli.options import parse_isolation
-    from olympia_cli.ops.inspect.transactions import describe_saved
+    from olympia_cli.ops.inspect import describe_saved
 
     session = Session(ctx)
     begun = distributed.begin(session.catalog, None if isolation is None else parse_isolation(isolation))

@@ -11,7 +11,7 @@ EXAMPLES = ["olympia txn ls", "olympia txn ls --json | jq '.transactions[] | sel
 
 def run(ctx: typer.Context) -> None:
     """List the distributed transactions."""
-    from olympia_cli.ops.inspect.transactions import list_transactions
+    from olympia_cli.ops.inspect import list_transactions
 
     session = Session(ctx)
     columns = [

@@ -17,7 +17,7 @@ def run(
 ) -> None:
     """Show the staged changes of a distributed transaction."""
     from olympia_cli.cli.options import Output
-    from olympia_cli.ops.inspect.transactions import show_transaction
+    from olympia_cli.ops.inspect import show_transaction
 
     session = Session(ctx)
     description = show_transaction(session.catalog, id)

@@ -22,6 +22,6 @@ def run(
     session = Session(ctx)
     name_of_view = session.view_name(name)
     view = session.view(at, txn, name_of_view)
-    from olympia_cli.ops.inspect.describe import describe_object
+    from olympia_cli.ops.inspect import describe_object
 
     render.record(session, describe_object(view.view(name_of_view), view.version), name=str(name_of_view))

@@ -13,9 +13,7 @@ from olympia_cli.cli.session import Session
 from olympia_cli.names import plural
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.expire.plan import PolicyOutcome
-    from olympia_cli.ops.expire.retention import ExpirePlan, PurgePlan, UndoPlan
-    from olympia_cli.ops.expire.survey import Going
+    from olympia_cli.ops.expire import ExpirePlan, Going, PolicyOutcome, PurgePlan, UndoPlan
     from olympia_cli.ops.fsck.findings import Finding
 
 SHOWN = 5
@@ -50,15 +48,15 @@ DOCUMENTS = (Output.JSON, Output.JSONL)
 
 
 def plan(session: Session, plan: ExpirePlan) -> None:
-    from olympia_cli.cli.output.fsck import versions_text
-    from olympia_cli.ops.fsck.findings import ranges
-
     mark = plan.mark
     purge(session, plan.purge)
     if not mark.is_empty:
         session.say(f"expire  {versions_said(mark.expired)}: {_totals(mark.files)}")
     session.say(f"keep    {versions_said([version.version for version in mark.kept_versions])}")
     if mark.damaged:
+        from olympia_cli.cli.output.fsck import versions_text
+        from olympia_cli.ops.fsck.findings import ranges
+
         versions = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
         why = "known to be damaged, and may need any of them"
         if mark.damaged[-1] < mark.aside_before:
@@ -128,7 +126,7 @@ def simulation(session: Session, outcomes: Sequence[PolicyOutcome], version: int
 
 
 def marks(session: Session, quarantine_millis: int) -> None:
-    from olympia_cli.ops.expire.survey import list_marks
+    from olympia_cli.ops.expire import list_marks
 
     head, documents = session.snapshot(), session.output in DOCUMENTS
     values = (

@@ -58,7 +58,7 @@ def _names(view: View, kind: Kind, namespace: str | None) -> Iterable[ObjectName
 def _wide_rows(session: Session, view: View, kind: Kind, namespace: str | None) -> Iterator[dict[str, Any]]:
     from olympia_cli.cli.output.log import age
     from olympia_cli.format.pb.objects_pb2 import TableDef
-    from olympia_cli.ops.inspect.log import last_changes
+    from olympia_cli.ops.inspect import last_changes
 
     objects = list(view.objects(kind, namespace))
     last = last_changes(view.snapshot, [item.name for item in objects])

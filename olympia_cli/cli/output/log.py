@@ -18,9 +18,7 @@ from olympia_cli.cli.session import Session
 from olympia_cli.errors import Damaged, VersionNotFound
 from olympia_cli.names import Kind, NamespaceName, quote_part, time_text
 from olympia_cli.names import full_name as quoted
-from olympia_cli.ops.inspect.describe import describe_action
-from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields, diff
-from olympia_cli.ops.inspect.log import LogEntry
+from olympia_cli.ops.inspect import LogEntry, ObjectChange, changed_fields, describe_action, diff
 
 if TYPE_CHECKING:
     from olympia_cli.cli.session import Session

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from olympia_cli.cli.output.escape import visible
 from olympia_cli.cli.output.render import MAX_TABLE_ROWS, text
 from olympia_cli.names import plural
-from olympia_cli.ops.inspect.dump_node import compact_key
+from olympia_cli.ops.inspect import compact_key
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from olympia_cli.format.salvage import Problem
-    from olympia_cli.ops.inspect.dump_node import NodeDump, PivotRow
-    from olympia_cli.ops.inspect.follow_key import Way
+    from olympia_cli.ops.inspect import NodeDump, PivotRow, Way
 
 RAW_KEY_WIDTH = 110
 """Columns of a terminal from which keys are shown beside names."""

@@ -161,7 +161,7 @@ _ACTION = ["version", "transaction", "type", "object", "namespace", "name"]
 
 def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
     """Print the result of a changing command. `more` has further keys for JSON. CSV has a row for each action."""
-    from olympia_cli.ops.inspect.describe import describe_actions
+    from olympia_cli.ops.inspect import describe_actions
 
     where: dict[str, Any] = {"version": change.version}
     if change.transaction is not None:
@@ -178,7 +178,7 @@ def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
 def say_actions(session: Session, actions: Iterable[Action]) -> None:
     """Print actions to stderr, with many similar ones on one line."""
     from olympia_cli.cli.output.log import folded
-    from olympia_cli.ops.inspect.describe import describe_actions
+    from olympia_cli.ops.inspect import describe_actions
 
     for row in folded(describe_actions(actions)):
         session.say(f"  {row.text}")

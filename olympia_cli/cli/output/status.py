@@ -18,7 +18,7 @@ from olympia_cli.names import plural
 if TYPE_CHECKING:
     from olympia_cli.errors import OlympiaError
     from olympia_cli.ops.fsck.last_fsck import FsckRun
-    from olympia_cli.ops.inspect.status import Reason, Standing, Status
+    from olympia_cli.ops.inspect import Reason, Standing, Status
 
 _COLORS = {"sound": "1;32", "never checked": "1;36", "overdue": "1;33", "needs attention": "1;33"}
 _BAD = "1;31"
@@ -33,7 +33,7 @@ def describe_status(session: Session, status: Status) -> dict[str, Any]:
 
 def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> dict[str, Any]:
     """Return the record of a refresh in which the catalog could not be read."""
-    from olympia_cli.ops.inspect.status import standing_of
+    from olympia_cli.ops.inspect import standing_of
 
     return {
         "catalog": session.store.uri,
@@ -63,7 +63,7 @@ def print_status(session: Session, status: Status) -> None:
 
 def print_failure(session: Session, error: OlympiaError) -> None:
     """Print the verdict for a catalog that cannot be read, on a terminal. The error itself follows on stderr."""
-    from olympia_cli.ops.inspect.status import standing_of
+    from olympia_cli.ops.inspect import standing_of
 
     if session.output in (Output.TABLE, Output.WIDE) and session.is_tty:
         with session.out() as out:
@@ -291,7 +291,7 @@ def watch(session: Session, full: bool, seconds: str | None) -> None:
 
 def _round(session: Session, full: bool) -> None:
     from olympia_cli.names import time_text
-    from olympia_cli.ops.inspect.status import status
+    from olympia_cli.ops.inspect import status
 
     on_screen = session.is_tty and session.output in (Output.TABLE, Output.WIDE)
     try:

@@ -11,7 +11,7 @@ from olympia_cli.names import plural
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from olympia_cli.ops.inspect.tree import Shape, TreeNode
+    from olympia_cli.ops.inspect import Shape, TreeNode
 
 
 def draw_tree(console: Console, shape: Shape, *, whole: bool = False) -> None:

@@ -1,23 +1,28 @@
-"""Expire manifests: the files that a mark takes out of history. A manifest is written once, before the mark is
-committed.
+"""Files to mark or delete, and the manifests that name them while they are in quarantine.
 
-It names the files itself, or, if there are many, names parts, which are files that do. Parts are written first; a part
-that no manifest names is ignored. A manifest with a damaged part counts as damaged.
+A manifest is written once, before its mark is committed. It names the files itself, or, if there are many, names parts,
+which are files that do. Parts are written first; a part that no manifest names is ignored. A manifest with a damaged
+part counts as damaged.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from functools import cached_property
+from itertools import islice
+from typing import Any, Protocol
 
+from olympia_cli.catalog.retained import QuarantineMark, read_quarantine
+from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing
-from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
+from olympia_cli.format.paths import FileKind, check_pointer, file_kind, is_foreign_root, parse_root_path, root_path
 from olympia_cli.format.strict_json import read_json
 from olympia_cli.names import time_text
-from olympia_cli.ops.expire.sweep import is_foreign_root
+from olympia_cli.ops.progress import Progress
 from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
 from olympia_cli.uuids import new_uuid
 
@@ -29,7 +34,9 @@ PART_FILES = 50_000
 """The largest number of files in a part, for some megabytes. A huge manifest without parts would exceed the size that
 readers accept.
 """
+DELETED_AT_ONCE = 10_000
 DELETABLE = (FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION, FileKind.TRANSACTION, FileKind.TEMPORARY)
+ROOT, TRANSACTION = FileKind.ROOT.value, FileKind.TRANSACTION.value
 
 _PART = re.compile(rf"({FOLDER}[^./]+)\.[^./]+\.part\.json")
 _MANIFEST = "the manifest of an expire"
@@ -111,15 +118,19 @@ def write_narrowed(store: Store, catalog_id: str, manifest: Manifest, oldest: in
     versions = ((file, parse_root_path(file.path)) for file in manifest.files)
     files = tuple(file for file, version in versions if version is None or version < oldest)
     path = new_manifest_path(now_millis)
-    parts: list[ManifestPart] = []
-    if manifest.parts:
-        for start in range(0, len(files), PART_FILES):
-            names = files[start : start + PART_FILES]
-            parts.append(ManifestPart(new_part_path(path), len(names)))
-            store.create(parts[-1].path, encode_part(path, names))
-    narrowed = Manifest(path, oldest, min(manifest.former_oldest, oldest), files, tuple(parts))
+    parts = _write_parts(store, path, files, PART_FILES) if manifest.parts else ()
+    narrowed = Manifest(path, oldest, min(manifest.former_oldest, oldest), files, parts)
     store.create(path, encode_manifest(catalog_id, narrowed, time_text(now_millis)))
     return path
+
+
+def _write_parts(store: Store, manifest: str, files: Sequence[Doomed], part_files: int) -> tuple[ManifestPart, ...]:
+    parts = []
+    for first in range(0, len(files), part_files):
+        names = files[first : first + part_files]
+        parts.append(ManifestPart(new_part_path(manifest), len(names)))
+        store.create(parts[-1].path, encode_part(manifest, names))
+    return tuple(parts)
 
 
 def _encode(document: dict[str, Any]) -> bytes:
@@ -249,3 +260,152 @@ def left_behind(
 def unread(error: Damaged) -> str:
     """Return the note for a manifest that cannot be read: the files that only it names are not deleted."""
     return f"{error.message}; the next expire finds again what it named"
+
+
+# Files to mark or delete, listed in this process, or counted here and listed elsewhere.
+
+
+@dataclass(frozen=True, slots=True)
+class GoingTotals:
+    """The number of files of each kind, and their total size."""
+
+    kinds: Mapping[str, int]
+    bytes: int
+
+    @property
+    def files(self) -> int:
+        return sum(self.kinds.values())
+
+    def describe(self) -> dict[str, int]:
+        """Return the number of files per kind, with plural names."""
+        plurals = {kind.value: f"{kind.value}s" for kind in DELETABLE} | {FileKind.TEMPORARY.value: "temporaries"}
+        return {plural: self.kinds.get(kind, 0) for kind, plural in plurals.items()}
+
+
+class Going(Protocol):
+    """Files to mark or delete. The interface hides where they are listed."""
+
+    @property
+    def totals(self) -> GoingTotals: ...
+
+    def __iter__(self) -> Iterator[Doomed]:
+        """Yield all files. An expire never calls this if there may be too many for one process."""
+        ...
+
+    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
+        """Return a manifest that names the files. Its parts, if any, are already written; the manifest is not."""
+        ...
+
+    def roots(self) -> Iterator[Doomed]:
+        """Yield the roots, the oldest first."""
+        ...
+
+    def saves(self) -> Iterator[Doomed]:
+        """Yield the files of distributed transactions, grouped by transaction."""
+        ...
+
+    def delete_others(self, store: Store, below: int, progress: Progress) -> None:
+        """Delete all other files. Raise Damaged for a file that a purge below this version must not delete."""
+        ...
+
+
+class Listed(tuple[Doomed, ...]):
+    """Files that are listed in this process."""
+
+    @cached_property
+    def totals(self) -> GoingTotals:
+        return GoingTotals(Counter(file.kind for file in self), sum(file.bytes for file in self))
+
+    def manifest(
+        self, store: Store, path: str, oldest: int, former_oldest: int, part_files: int = PART_FILES
+    ) -> Manifest:
+        if len(self) <= part_files:
+            return Manifest(path, oldest, former_oldest, self)
+        return Manifest(path, oldest, former_oldest, (), _write_parts(store, path, self, part_files))
+
+    def roots(self) -> Iterator[Doomed]:
+        return iter(sorted((file for file in self if file.kind == ROOT), key=_order))
+
+    def saves(self) -> Iterator[Doomed]:
+        return iter(sorted((file for file in self if file.kind == TRANSACTION), key=_order))
+
+    def delete_others(self, store: Store, below: int, progress: Progress) -> None:
+        delete_checked(store, (file for file in self if file.kind not in (ROOT, TRANSACTION)), below, progress)
+
+
+def delete_checked(store: Store, files: Iterable[Doomed], below: int, progress: Progress) -> int:
+    """Delete files in batches, and check each batch first. Return the number of files."""
+    files, deleted = iter(files), 0
+    while batch := list(islice(files, DELETED_AT_ONCE)):
+        check_deletable(batch, below, store.uri)
+        store.delete_many([file.path for file in batch])
+        progress.advance(len(batch))
+        deleted += len(batch)
+    return deleted
+
+
+def in_order(files: Iterable[Doomed]) -> Listed:
+    """Sort files so that a file comes before those that it leads to: roots, the oldest first, transactions, then nodes
+    and definitions.
+    """
+    return Listed(sorted(files, key=_order))
+
+
+def _order(file: Doomed) -> tuple[int, int, str]:
+    return _ORDER[file.kind], parse_root_path(file.path) or 0, file.path
+
+
+_ORDER = {
+    kind.value: at
+    for at, kind in enumerate(
+        (FileKind.ROOT, FileKind.TRANSACTION, FileKind.NODE, FileKind.DEFINITION, FileKind.TEMPORARY)
+    )
+}
+
+
+# The marks in quarantine as plain values.
+
+
+def list_marks(head: Snapshot, quarantine_millis: int) -> Iterator[dict[str, Any]]:
+    """Yield each mark with its versions, its size, and the time from which it may be purged.
+
+    If a manifest cannot be read, the size is unknown: files that only it names are not deleted.
+    """
+    for mark in read_quarantine(head.definition):
+        try:
+            totals = Listed(read_manifest(head.store, check_pointer(mark.manifest, head.root.catalog_def)).files).totals
+            files, size, problem = totals.files, totals.bytes, None
+        except Damaged as error:
+            files, size, problem = None, None, error.message
+        marked = _marked_at_millis(head.store, mark)
+        yield {
+            "version": mark.version,
+            "expired_versions": list(range(mark.former_oldest, min(mark.oldest, head.version))),
+            "marked_at": None if marked is None else time_text(marked),
+            "purge_after": None if marked is None else time_text(marked + quarantine_millis),
+            "files": files,
+            "bytes": size,
+            "manifest": mark.manifest,
+            "problem": problem,
+        }
+
+
+def sum_up_marks(head: Snapshot, quarantine_millis: int) -> dict[str, Any]:
+    """Return the number of marks and versions in quarantine, and the time of the next purge. Manifests may be large,
+    and are not read.
+    """
+    marks = read_quarantine(head.definition)
+    marked = _marked_at_millis(head.store, marks[0]) if marks else None
+    return {
+        "marks": len(marks),
+        "versions": sum(max(0, mark.oldest - mark.former_oldest) for mark in marks),
+        "purge_after": None if marked is None else time_text(marked + quarantine_millis),
+    }
+
+
+def _marked_at_millis(store: Store, mark: QuarantineMark) -> int | None:
+    """Return the time of a mark by the store's clock, or None if an older purge has deleted its root."""
+    try:
+        return store.stat(root_path(mark.version)).modified_at_millis
+    except PathMissing:
+        return None

@@ -10,10 +10,10 @@ from typing import Any
 from olympia_cli.errors import InvalidOption, Refused, quoted
 from olympia_cli.format.strict_json import read_request
 from olympia_cli.names import time_text
-from olympia_cli.ops.expire.manifest import Doomed, manifest_of
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import ExpirePlan, Floors, Policy, PurgePlan
-from olympia_cli.ops.expire.survey import Listed
+from olympia_cli.ops.expire.manifest import Doomed, Listed, manifest_of
+from olympia_cli.ops.expire.plan import ExpirePlan, Planner, PurgePlan
+from olympia_cli.ops.expire.retention import Floors, Policy
+from olympia_cli.ops.expire.survey import CatalogFacts
 
 FORMAT = 1
 MOVED = "make a new plan and review it"
@@ -35,15 +35,15 @@ class PlanFile:
     deleted: tuple[str, ...]
 
 
-def encode_plan(planner: Planner, policy: Policy, plan: ExpirePlan) -> str:
+def encode_plan(facts: CatalogFacts, policy: Policy, plan: ExpirePlan) -> str:
     document = {
         "format": FORMAT,
-        "catalog": planner.store.uri,
-        "catalog_id": planner.definition.id,
+        "catalog": facts.store.uri,
+        "catalog_id": facts.definition.id,
         "version": plan.head,
-        "created_at": time_text(planner.now),
+        "created_at": time_text(facts.now_millis),
         "policy": asdict(policy),
-        "floors": asdict(planner.floors),
+        "floors": asdict(facts.floors),
         "mark": {
             "oldest": plan.mark.oldest,
             "former_oldest": plan.mark.former_oldest,
@@ -89,10 +89,10 @@ def recompute(planner: Planner, planned: PlanFile) -> ExpirePlan:
 
     Raise Refused if a planned version or file would now be kept. New commits alone are no obstacle.
     """
-    if planned.catalog != planner.definition.id:
+    if planned.catalog != planner.facts.definition.id:
         raise Refused("the plan is of another catalog", hint="check the location")
-    if not planned.former_oldest <= planner.oldest <= planned.oldest:
-        raise Refused(f"the oldest version is now {planner.oldest}", hint=MOVED)
+    if not planned.former_oldest <= planner.facts.oldest <= planned.oldest:
+        raise Refused(f"the oldest version is now {planner.facts.oldest}", hint=MOVED)
     today = planner.expire(planned.policy, not_beyond=planned.oldest)
     if today.mark.oldest != planned.oldest:
         first = today.mark.kept_versions[0]

@@ -1,4 +1,4 @@
-"""The survey of a catalog's files: collect the facts about each file, and apply the sweep.
+"""The survey of a catalog: the facts about the catalog and about each of its files, as values.
 
 A surveyor is an engine: it distributes work and never decides. This one runs in this process.
 """
@@ -7,197 +7,205 @@ from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from itertools import islice
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Protocol
 
-from olympia_cli.catalog.retained import QuarantineMark, read_quarantine
-from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.errors import Damaged, PathMissing, StoreError
-from olympia_cli.format.codec import decode_root
-from olympia_cli.format.paths import FileKind, check_pointer, file_kind, parse_root_path, root_path
-from olympia_cli.names import time_text
-from olympia_cli.ops.expire.manifest import (
-    DELETABLE,
-    PART_FILES,
-    Doomed,
-    Manifest,
-    ManifestPart,
-    check_deletable,
-    encode_part,
-    new_part_path,
-    read_manifest,
-    unread,
+from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.commit import check_writable
+from olympia_cli.catalog.references import behind_gap
+from olympia_cli.catalog.retained import (
+    QuarantineMark,
+    damaged_versions,
+    kept_aside_before,
+    lost_versions,
+    purged_before,
+    read_quarantine,
 )
+from olympia_cli.catalog.snapshot import Snapshot, marked_oldest, stated_oldest
+from olympia_cli.catalog.versions import read_hints
+from olympia_cli.errors import Damaged, PathMissing, Refused, StorageFull, StoreError
+from olympia_cli.format.codec import decode_root
+from olympia_cli.format.paths import (
+    MAX_VERSION,
+    FileKind,
+    check_pointer,
+    file_kind,
+    is_foreign_root,
+    parse_root_path,
+    root_path,
+)
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.ops.expire.holders import Holders, store_now_millis
+from olympia_cli.ops.expire.manifest import FOLDER, Doomed, Going, check_deletable, in_order, read_manifest, unread
+from olympia_cli.ops.expire.retention import Floors, Limits
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.walk.nodes import NodeRules
 from olympia_cli.ops.walk.reach import Reach, path_digest
-from olympia_cli.storage.protocol import Store
+from olympia_cli.storage.protocol import FileInfo, Store
 
-if TYPE_CHECKING:
-    from olympia_cli.ops.expire.plan import Planner
+# The facts about the catalog.
 
-# Files to mark or delete, listed in this process, or counted here and listed elsewhere.
+MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge free space", ("expire", "purge", "--offline")
 
-DELETED_AT_ONCE = 10_000
-ROOT, TRANSACTION = FileKind.ROOT.value, FileKind.TRANSACTION.value
+
+def without_room(error: StorageFull) -> StorageFull:
+    """Return the error of a full store, with the advice for a catalog with files in quarantine."""
+    return StorageFull(error.message, hint=MAKE_ROOM, command=OFFLINE)
 
 
 @dataclass(frozen=True, slots=True)
-class GoingTotals:
-    """The number of files of each kind, and their total size."""
+class CatalogFacts:
+    """The facts about a catalog that its plan is made from, and the ages that its user confirmed."""
 
-    kinds: Mapping[str, int]
-    bytes: int
+    head: Snapshot
+    floors: Floors
+    store_now_millis: int
+    now_millis: int
+    """The earlier of both clocks, so that files appear younger."""
+    written: Mapping[int, int]
+    """The time of each version's root by the store's clock."""
+    marked_at: Mapping[int, int]
+    """The time of each mark in quarantine, by the version of its commit; 0 if an older purge has deleted its root."""
+    oldest: int
+    purged: int
+    aside_from: int
+    """The oldest version that a promotion has kept aside."""
+    damaged: frozenset[int]
+    """Versions that are kept or can be restored, and may be damaged."""
+    marks: tuple[QuarantineMark, ...]
+    notes: tuple[FileInfo, ...]
+    """The files of expire itself: manifests and their parts."""
+    holders: Holders
 
     @property
-    def files(self) -> int:
-        return sum(self.kinds.values())
-
-    def describe(self) -> dict[str, int]:
-        """Return the number of files per kind, with plural names."""
-        plurals = {kind.value: f"{kind.value}s" for kind in DELETABLE} | {FileKind.TEMPORARY.value: "temporaries"}
-        return {plural: self.kinds.get(kind, 0) for kind, plural in plurals.items()}
-
-
-class Going(Protocol):
-    """Files to mark or delete. The interface hides where they are listed."""
+    def store(self) -> Store:
+        return self.head.store
 
     @property
-    def totals(self) -> GoingTotals: ...
+    def definition(self) -> CatalogDef:
+        return self.head.definition
 
-    def __iter__(self) -> Iterator[Doomed]:
-        """Yield all files. An expire never calls this if there may be too many for one process."""
-        ...
-
-    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
-        """Return a manifest that names the files. Its parts, if any, are already written; the manifest is not."""
-        ...
-
-    def roots(self) -> Iterator[Doomed]:
-        """Yield the roots, the oldest first."""
-        ...
-
-    def saves(self) -> Iterator[Doomed]:
-        """Yield the files of distributed transactions, grouped by transaction."""
-        ...
-
-    def delete_others(self, store: Store, below: int, progress: Progress) -> None:
-        """Delete all other files. Raise Damaged for a file that a purge below this version must not delete."""
-        ...
+    def limits(self, counted_from: int, not_beyond: int = MAX_VERSION) -> Limits:
+        """Return the first version that each reason keeps. Versions from `not_beyond` on are kept in any case."""
+        return Limits(
+            counted_from=counted_from,
+            transactions_from=self.holders.transactions_from,
+            exports_from=self.holders.exports_from,
+            plan_from=not_beyond,
+            aside_from=self.aside_from,
+            now_millis=self.now_millis,
+            store_now_millis=self.store_now_millis,
+        )
 
 
-class Listed(tuple[Doomed, ...]):
-    """Files that are listed in this process."""
+def read_facts(catalog: Catalog, floors: Floors, *, probe: bool = True, forgets: bool = False) -> CatalogFacts:
+    """Read the facts about the latest version. Raise an error if there may be unknown versions.
 
-    @cached_property
-    def totals(self) -> GoingTotals:
-        return GoingTotals(Counter(file.kind for file in self), sum(file.bytes for file in self))
-
-    def manifest(
-        self, store: Store, path: str, oldest: int, former_oldest: int, part_files: int = PART_FILES
-    ) -> Manifest:
-        if len(self) <= part_files:
-            return Manifest(path, oldest, former_oldest, self)
-        parts = []
-        for first in range(0, len(self), part_files):
-            files = self[first : first + part_files]
-            part = ManifestPart(new_part_path(path), len(files))
-            store.create(part.path, encode_part(path, files))
-            parts.append(part)
-        return Manifest(path, oldest, former_oldest, (), tuple(parts))
-
-    def roots(self) -> Iterator[Doomed]:
-        return iter(sorted((file for file in self if file.kind == ROOT), key=_order))
-
-    def saves(self) -> Iterator[Doomed]:
-        return iter(sorted((file for file in self if file.kind == TRANSACTION), key=_order))
-
-    def delete_others(self, store: Store, below: int, progress: Progress) -> None:
-        delete_checked(store, (file for file in self if file.kind not in (ROOT, TRANSACTION)), below, progress)
-
-
-def delete_checked(store: Store, files: Iterable[Doomed], below: int, progress: Progress) -> int:
-    """Delete files in batches, and check each batch first. Return the number of files."""
-    files, deleted = iter(files), 0
-    while batch := list(islice(files, DELETED_AT_ONCE)):
-        check_deletable(batch, below, store.uri)
-        store.delete_many([file.path for file in batch])
-        progress.advance(len(batch))
-        deleted += len(batch)
-    return deleted
-
-
-def in_order(files: Iterable[Doomed]) -> Listed:
-    """Sort files so that a file comes before those that it leads to: roots, the oldest first, transactions, then nodes
-    and definitions.
+    With `probe`, a file is written to learn the store's time; without, this machine's clock is used. With `forgets`,
+    versions may go that a promotion has kept aside.
     """
-    return Listed(sorted(files, key=_order))
-
-
-def _order(file: Doomed) -> tuple[int, int, str]:
-    return _ORDER[file.kind], parse_root_path(file.path) or 0, file.path
-
-
-_ORDER = {
-    kind.value: at
-    for at, kind in enumerate(
-        (FileKind.ROOT, FileKind.TRANSACTION, FileKind.NODE, FileKind.DEFINITION, FileKind.TEMPORARY)
+    store, head = catalog.store, catalog.snapshot()
+    check_writable(head)
+    definition = head.definition
+    marks = tuple(read_quarantine(definition))
+    now = catalog.clock.now_millis()
+    store_now = _probed(store, now, floors, resting=bool(marks)) if probe else now
+    # offline, ages may be below the resolution of the store's clock
+    earlier = now if floors.offline else min(now, store_now)
+    written = _list_roots(head)
+    oldest = _oldest(head, written)
+    purged = min(purged_before(definition), oldest)
+    keeps_aside = oldest < kept_aside_before(definition) and not forgets
+    return CatalogFacts(
+        head=head,
+        floors=floors,
+        store_now_millis=store_now,
+        now_millis=earlier,
+        written=written,
+        marked_at={mark.version: _written_at(store, mark.version, written) for mark in marks},
+        oldest=oldest,
+        purged=purged,
+        aside_from=oldest if keeps_aside else MAX_VERSION,
+        damaged=damaged_versions(definition, purged, head.version - 1),
+        marks=marks,
+        notes=tuple(store.list(FOLDER)),
+        holders=Holders(head, earlier, written),
     )
-}
 
 
-# The marks in quarantine as plain values.
-
-
-def list_marks(head: Snapshot, quarantine_millis: int) -> Iterator[dict[str, Any]]:
-    """Yield each mark with its versions, its size, and the time from which it may be purged.
-
-    If a manifest cannot be read, the size is unknown: files that only it names are not deleted.
+def _probed(store: Store, now: int, floors: Floors, *, resting: bool) -> int:
+    """Return the time by the store's clock. If a full store takes no probe and no writer is running, use this machine's
+    clock.
     """
-    for mark in read_quarantine(head.definition):
-        try:
-            totals = Listed(read_manifest(head.store, check_pointer(mark.manifest, head.root.catalog_def)).files).totals
-            files, size, problem = totals.files, totals.bytes, None
-        except Damaged as error:
-            files, size, problem = None, None, error.message
-        marked = _marked_at_millis(head.store, mark)
-        yield {
-            "version": mark.version,
-            "expired_versions": list(range(mark.former_oldest, min(mark.oldest, head.version))),
-            "marked_at": None if marked is None else time_text(marked),
-            "purge_after": None if marked is None else time_text(marked + quarantine_millis),
-            "files": files,
-            "bytes": size,
-            "manifest": mark.manifest,
-            "problem": problem,
-        }
-
-
-def sum_up_marks(head: Snapshot, quarantine_millis: int) -> dict[str, Any]:
-    """Return the number of marks and versions in quarantine, and the time of the next purge. Manifests may be large,
-    and are not read.
-    """
-    marks = read_quarantine(head.definition)
-    marked = _marked_at_millis(head.store, marks[0]) if marks else None
-    return {
-        "marks": len(marks),
-        "versions": sum(max(0, mark.oldest - mark.former_oldest) for mark in marks),
-        "purge_after": None if marked is None else time_text(marked + quarantine_millis),
-    }
-
-
-def _marked_at_millis(store: Store, mark: QuarantineMark) -> int | None:
-    """Return the time of a mark by the store's clock, or None if an older purge has deleted its root."""
     try:
-        return store.stat(root_path(mark.version)).modified_at_millis
-    except PathMissing:
-        return None
+        return store_now_millis(store)
+    except StorageFull as error:
+        if floors.offline:
+            return now
+        raise without_room(error) if resting else error from error
 
+
+def _list_roots(latest: Snapshot) -> dict[int, int]:
+    """Return the time of each version's root by the store's clock.
+
+    Raise an error if there may be unknown versions, as their files would appear unused.
+    """
+    store, head = latest.store, latest.version
+    written = {}
+    for file in store.list("vn/"):
+        version = parse_root_path(file.path)
+        if version is not None and not is_foreign_root(file.path, version):
+            written[version] = file.modified_at_millis
+    last = max([head, *written])
+    for version in range(head + 1, last):
+        # a listing is not atomic: it may show a new version without the one before it
+        if version not in written and not store.exists(root_path(version)):
+            raise behind_gap(latest, version, last)
+    hint = latest.file.hint
+    if lost_versions(hint, last, latest.definition):
+        raise Refused(
+            f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
+            hint="show what a repair would change",
+            command=("fsck", "--repair", "--dry-run"),
+        )
+    return written
+
+
+def _oldest(latest: Snapshot, written: Mapping[int, int]) -> int:
+    """Return the oldest version, which need not have a root.
+
+    Before the first expire, readers use the hint `vn/oldest`. No file is deleted because of a hint.
+    """
+    oldest = stated_oldest(latest.definition, lambda: read_hints(latest.store).oldest)
+    before = [version for version in written if version < oldest]
+    if before and marked_oldest(latest.definition) is None:
+        raise Refused(
+            f"vn/oldest says {oldest}, but no expire has run, and version {min(before)} is there",
+            hint="show what a repair would change",
+            command=("fsck", "--repair", "--dry-run"),
+        )
+    if oldest > latest.version:
+        raise Refused(
+            f"the oldest version is given as {oldest}, later than the latest",
+            hint="check the catalog",
+            command=("fsck",),
+        )
+    return oldest
+
+
+def _written_at(store: Store, version: int, written: Mapping[int, int]) -> int:
+    """Return the time of a root, or 0 if an older purge has deleted it."""
+    if version not in written:
+        # a listing that lags may lack a young root
+        with suppress(PathMissing):
+            return store.stat(root_path(version)).modified_at_millis
+    return written.get(version, 0)
+
+
+# The facts about the files.
 
 SHOWN = 20
 """The number of unknown files to name."""
@@ -222,6 +230,8 @@ class Survey:
     """The first unknown files."""
     notes: tuple[str, ...]
     """Notes about manifests that cannot be read, and about damaged versions in quarantine."""
+    resting_damage: Damaged | None = None
+    """The damage of a version in quarantine. The next purge may have deleted its files."""
 
 
 class Surveyor(Protocol):
@@ -229,7 +239,9 @@ class Surveyor(Protocol):
         """Return the collector for the files in use."""
         ...
 
-    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
+    def survey(
+        self, facts: CatalogFacts, reach: Reach, sweep: Sweep, roots: KeptRoots, files: Going | None = None
+    ) -> Survey:
         """Read all files in use, then apply the sweep to each listed file and to each file of a manifest. Raise Damaged
         if a file in use is damaged.
 
@@ -244,18 +256,21 @@ class LocalSurveyor:
     def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> Reach:
         return Reach(store, rules, definitions=definitions, progress=progress)
 
-    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
+    def survey(
+        self, facts: CatalogFacts, reach: Reach, sweep: Sweep, roots: KeptRoots, files: Going | None = None
+    ) -> Survey:
         """Files to mark or delete are named in the result, the others only counted."""
-        created = follow_kept(planner, roots)
-        sweep, recallable, notes = follow_resting(planner, sweep)
-        known_files = KnownFiles(planner.reach, recallable)
+        created = follow_kept(facts, reach, roots)
+        resting = follow_resting(facts, reach, sweep)
+        sweep, notes = resting.sweep, list(resting.notes)
+        known_files = KnownFiles(reach, resting.recallable)
         if files is None:
-            notes += known_files.read_manifests(planner, sweep)
+            notes += known_files.read_manifests(facts.head, sweep)
         counts: Counter[FileFate] = Counter()
         quarantined: list[Doomed] = []
         purged: list[Doomed] = []
         unknown: list[str] = []
-        for file, size in _files(planner, sweep, known_files, files):
+        for file, size in _files(facts.store, reach.progress, sweep, known_files, files):
             fate = sweep.fate(file)
             counts[fate] += 1
             if fate in (FileFate.QUARANTINED, FileFate.PURGED):
@@ -264,21 +279,22 @@ class LocalSurveyor:
             elif fate is FileFate.UNKNOWN:
                 insort(unknown, file.path)
                 del unknown[SHOWN:]
-        return Survey(created, counts, in_order(quarantined), in_order(purged), tuple(unknown), tuple(notes))
+        going_files = in_order(quarantined), in_order(purged)
+        return Survey(created, counts, *going_files, tuple(unknown), tuple(notes), resting.damage)
 
 
 LOCAL = LocalSurveyor()
 
 
 def _files(
-    planner: Planner, sweep: Sweep, known_files: KnownFiles, files: Going | None
+    store: Store, progress: Progress, sweep: Sweep, known_files: KnownFiles, files: Going | None
 ) -> Iterator[tuple[FileFacts, int]]:
     """Yield the facts and the size of each file: the listed ones, and those of manifests to purge."""
     if files is None:
-        planner.progress.phase("listing files" if sweep.kinds else "listing all files")
+        progress.phase("listing files" if sweep.kinds else "listing all files")
         for folder in [_FOLDERS[kind] for kind in sweep.kinds] or [""]:
-            for listed in planner.store.list(folder, temporary=True):
-                planner.progress.advance()
+            for listed in store.list(folder, temporary=True):
+                progress.advance()
                 named = known_files.leaving.pop(listed.path, None)
                 size = listed.size if named is None else named.bytes
                 yield known_files.of(listed.path, listed.modified_at_millis, leaving=named is not None), size
@@ -297,7 +313,7 @@ class KnownFiles:
     leaving: dict[str, Doomed] = field(default_factory=dict)
     """The files of manifests to purge, each as the last manifest names it."""
 
-    def read_manifests(self, planner: Planner, sweep: Sweep) -> list[str]:
+    def read_manifests(self, head: Snapshot, sweep: Sweep) -> list[str]:
         """Read the manifests, and return notes about unreadable ones. The next mark finds their files again.
 
         Raise Damaged if a manifest to purge names a file that must not be deleted.
@@ -305,7 +321,7 @@ class KnownFiles:
         notes = []
         for path in sweep.manifests:
             try:
-                manifest = read_manifest(planner.store, check_pointer(path, planner.head.root.catalog_def))
+                manifest = read_manifest(head.store, check_pointer(path, head.root.catalog_def))
             except Damaged as error:
                 notes.append(unread(error))
                 continue
@@ -324,59 +340,72 @@ class KnownFiles:
         return FileFacts(path, file_kind(path), modified_at_millis, reached, recallable, resting, leaving)
 
 
-# Only the following functions walk trees
+# The walk over the trees, for every surveyor.
 
 
-def follow_kept(planner: Planner, roots: KeptRoots) -> list[tuple[int, int]]:
+def follow_kept(facts: CatalogFacts, reach: Reach, roots: KeptRoots) -> list[tuple[int, int]]:
     """Read all files that kept versions, live transactions and sharing exports need. Return the creation time of each
     version.
 
     A damaged version is not followed: the sweep assumes that it may reach any file.
     """
-    planner.progress.phase("reading kept versions")
+    reach.progress.phase("reading kept versions")
     created: list[tuple[int, int]] = []
     try:
-        planner.reach.add(_noting(planner, roots, created))
+        reach.add(_noting(facts.damaged, roots, created))
     except Damaged as error:
         hint = "find the damage; damage of older versions does not stop an expire once it is acknowledged"
         raise Damaged(error.code, error.path, error.reason, hint=hint, command=_LOOK) from error
-    for pin in planner.pins():
+    for pin in facts.holders.pins():
         try:
-            planner.reach.add([(pin.path, _read(planner, pin.path))])
+            reach.add([(pin.path, _read(facts.store, pin.path))])
         except Damaged as error:
             raise pin.needs(error) from error
     return created
 
 
-def follow_more(planner: Planner, versions: range) -> Iterator[list[str]]:
+def follow_more(facts: CatalogFacts, reach: Reach, versions: range) -> Iterator[list[str]]:
     """Read the files of more versions. Yield the new paths in portions."""
-    return planner.reach.each(_roots(planner, versions))
+    return reach.each(_roots(facts, versions))
 
 
-def follow_resting(planner: Planner, sweep: Sweep) -> tuple[Sweep, set[bytes], list[str]]:
-    """Read the files of versions that stay in quarantine during a purge. Return the sweep, digests of files that only
-    these reach, and notes.
+@dataclass(frozen=True, slots=True)
+class Resting:
+    """The files of the versions that stay in quarantine during a purge."""
 
-    Damage there stops nothing. As the damaged version may reach any file, the returned sweep deletes no node and no
+    sweep: Sweep
+    """The sweep, which deletes no node and no definition if one of the versions is damaged."""
+    recallable: set[bytes]
+    """Digests of the files that only these versions reach."""
+    damage: Damaged | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if self.damage is None:
+            return ()
+        effect = "until it is purged, no node and no definition is deleted"
+        return (f"a version in quarantine is damaged: {self.damage.message}: {effect}",)
+
+
+def follow_resting(facts: CatalogFacts, reach: Reach, sweep: Sweep) -> Resting:
+    """Read the files of versions that stay in quarantine during a purge.
+
+    Damage there stops nothing. As the damaged version may reach any file, the sweep then deletes no node and no
     definition.
     """
     recallable: set[bytes] = set()
     try:
-        for new in follow_more(planner, sweep.resting_versions):
+        for new in follow_more(facts, reach, sweep.resting_versions):
             recallable.update(map(path_digest, new))
     except Damaged as error:
-        if planner.is_overtaken():
-            raise
         newest = sweep.resting_versions[-1]
-        effect = "until it is purged, no node and no definition is deleted"
-        note = f"a version in quarantine is damaged: {error.message}: {effect}"
-        return replace(sweep, damaged=max(sweep.damaged, newest)), recallable, [note]
-    return sweep, recallable, []
+        return Resting(replace(sweep, damaged=max(sweep.damaged, newest)), recallable, error)
+    return Resting(sweep, recallable)
 
 
-def _noting(planner: Planner, roots: KeptRoots, created: list[tuple[int, int]]) -> Iterator[tuple[str, bytes]]:
+def _noting(damaged: Container[int], roots: KeptRoots, created: list[tuple[int, int]]) -> Iterator[tuple[str, bytes]]:
     for version, path, data in roots:
-        if version in planner.damaged:
+        if version in damaged:
             # the version stays; its time is only for display: if its root cannot be read, show that of the version
             # before
             with suppress(Damaged):
@@ -393,16 +422,16 @@ def _noting(planner: Planner, roots: KeptRoots, created: list[tuple[int, int]]) 
             yield path, data
 
 
-def _read(planner: Planner, path: str) -> bytes:
+def _read(store: Store, path: str) -> bytes:
     try:
-        return planner.store.read(path)
+        return store.read(path)
     except PathMissing:
         raise Damaged("F201", path, "a copy of a root is missing") from None
 
 
-def _roots(planner: Planner, versions: range) -> Iterator[tuple[str, bytes]]:
-    whole = (version for version in versions if version not in planner.damaged)
-    for path, data in planner.store.read_many(root_path(version) for version in whole):
+def _roots(facts: CatalogFacts, versions: range) -> Iterator[tuple[str, bytes]]:
+    whole = (version for version in versions if version not in facts.damaged)
+    for path, data in facts.store.read_many(root_path(version) for version in whole):
         if isinstance(data, PathMissing):
             raise Damaged("F101", path, f"version {parse_root_path(path)} is missing")
         if isinstance(data, Exception):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from olympia_cli.format.paths import WIDTH, FileKind, parse_root_path, parse_transaction_path
+from olympia_cli.format.paths import FileKind, is_foreign_root, parse_root_path, parse_transaction_path
 
 
 class FileFate(Enum):
@@ -125,8 +125,3 @@ class Sweep:
 def has_age(now_millis: int, since_millis: int, least_millis: int) -> bool:
     # some stores round times to seconds, others to milliseconds
     return least_millis == 0 or now_millis - since_millis >= least_millis
-
-
-def is_foreign_root(path: str, version: int | None) -> bool:
-    """Return whether the name is that of a root of another program's catalogs."""
-    return version is not None and len(path) != len("vn/") + WIDTH

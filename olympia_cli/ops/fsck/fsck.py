@@ -25,8 +25,7 @@ from olympia_cli.format.paths import OLDEST
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Ago, AtTime, OnDay, Reference
-from olympia_cli.ops.expire.expire import plan_undo
-from olympia_cli.ops.expire.retention import UndoPlan
+from olympia_cli.ops.expire import UndoPlan, plan_undo
 from olympia_cli.ops.fsck.actions import read_actions
 from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions, wanted_root
 from olympia_cli.ops.fsck.definitions import Verified

@@ -21,7 +21,7 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.format.strict_json import read_json
-from olympia_cli.ops.expire.manifest import check_deletable, decode_manifest, named_files
+from olympia_cli.ops.expire import check_deletable, decode_manifest, named_files
 from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.fsck.graph import Graph, read_node

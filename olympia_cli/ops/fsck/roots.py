@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
-from olympia_cli.catalog.retained import names_lost
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, expired_before
+from olympia_cli.catalog.retained import lost_reason, lost_versions
+from olympia_cli.catalog.snapshot import marked_oldest
 from olympia_cli.catalog.versions import catalog_not_found, parse_hint, stands_in_place, what_remains
 from olympia_cli.errors import FileTooLarge, PathMissing, StorageFailed, StoreError
 from olympia_cli.format.codec import DIGEST_KEY, LOST
@@ -108,18 +108,16 @@ def check_latest(files: Files, hint: Hint, chain: Chain) -> Iterator[Finding]:
         again = read_hint(files, LATEST)
         if again == hint:
             yield finding("F113", LATEST, f"it says {said}, and the latest version is {latest}", hint=REPAIR)
-    elif names_lost(said, latest, chain.reference):
-        yield latest_ahead(said, latest)
+    elif lost := lost_versions(said, latest, chain.reference):
+        yield latest_ahead(lost)
     elif said > latest:
         reason = f"it says {said}, and the promotion to these versions did not finish: run it again"
         yield replace(finding("F114", LATEST, reason), severity=Severity.WARNING)
 
 
-def latest_ahead(said: int, latest: int) -> Finding:
+def latest_ahead(lost: range) -> Finding:
     """Return the finding for lost commits that only `vn/latest` shows."""
-    which = f"version {said} is" if said == latest + 1 else f"versions {latest + 1} to {said} are"
-    reason = f"it says {said}, and the last root is that of version {latest}: {which} lost"
-    return finding("F114", LATEST, reason, versions=[(latest + 1, said)], hint=REPAIR)
+    return finding("F114", LATEST, lost_reason(lost), versions=[(lost[0], lost[-1])], hint=REPAIR)
 
 
 def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
@@ -174,11 +172,6 @@ def _settle_oldest(chain: Chain, hint: Hint) -> Iterator[Finding]:
         chain.oldest = lowest  # neither the definition nor the hint is valid
     else:
         chain.oldest = 0
-
-
-def marked_oldest(definition: CatalogDef) -> int | None:
-    """Return the oldest version by the catalog's definition, or None if no expire has run."""
-    return expired_before(definition) if EXPIRE_OLDEST in definition.properties else None
 
 
 def true_oldest(versions: Sequence[int], definition: CatalogDef, exact: bool, hint: int | None) -> int:

@@ -1,1 +1,104 @@
-"""Read-only views of a catalog: log, differences, histories, node files, tree shape and status."""
+"""Read-only views of a catalog: log, differences, histories, node files, tree shape and status.
+
+Names in `__all__` are loaded on first access, as most commands need only one view.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.inspect.changes import (
+        LogEntry,
+        ObjectChange,
+        alter_payload,
+        changed_fields,
+        changes_of,
+        describe_change,
+        diff,
+        follow,
+        last_changes,
+        log,
+        log_between,
+    )
+    from olympia_cli.ops.inspect.describe import (
+        describe_action,
+        describe_actions,
+        describe_name,
+        describe_object,
+        describe_properties,
+        isolation_word,
+    )
+    from olympia_cli.ops.inspect.health import (
+        SHOW_CLOCK,
+        Reason,
+        Standing,
+        Status,
+        fsck_due,
+        prometheus,
+        standing_of,
+        status,
+    )
+    from olympia_cli.ops.inspect.key_path import Way, follow_key
+    from olympia_cli.ops.inspect.node_dump import KeyTarget, NodeDump, PivotRow, compact_key, dump_node, read_target
+    from olympia_cli.ops.inspect.node_target import NodeBytes, find_root
+    from olympia_cli.ops.inspect.revisions import describe_revision, history
+    from olympia_cli.ops.inspect.shape import Shape, TreeNode, tree_shape
+    from olympia_cli.ops.inspect.transactions import count_staged, describe_saved, list_transactions, show_transaction
+
+__all__ = [
+    "SHOW_CLOCK",
+    "KeyTarget",
+    "LogEntry",
+    "NodeBytes",
+    "NodeDump",
+    "ObjectChange",
+    "PivotRow",
+    "Reason",
+    "Shape",
+    "Standing",
+    "Status",
+    "TreeNode",
+    "Way",
+    "alter_payload",
+    "changed_fields",
+    "changes_of",
+    "compact_key",
+    "count_staged",
+    "describe_action",
+    "describe_actions",
+    "describe_change",
+    "describe_name",
+    "describe_object",
+    "describe_properties",
+    "describe_revision",
+    "describe_saved",
+    "diff",
+    "dump_node",
+    "find_root",
+    "follow",
+    "follow_key",
+    "fsck_due",
+    "history",
+    "isolation_word",
+    "last_changes",
+    "list_transactions",
+    "log",
+    "log_between",
+    "prometheus",
+    "read_target",
+    "show_transaction",
+    "standing_of",
+    "status",
+    "tree_shape",
+]
+
+# in the order of imports: a name is looked up in the modules that need the fewest others first
+_HOMES = ("describe", "changes", "node_target", "node_dump", "key_path", "shape", "revisions", "transactions", "health")
+
+
+def __getattr__(name: str) -> Any:
+    for home in _HOMES if name in __all__ else ():
+        module = import_module(f"{__name__}.{home}")
+        if hasattr(module, name):
+            return getattr(module, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import islice, pairwise
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.references import oldest_version, resolve
+from olympia_cli.catalog.references import newest_whole, oldest_version, resolve
 from olympia_cli.catalog.snapshot import Snapshot, check_supported
 from olympia_cli.catalog.versions import RootFile, read_hints, read_latest, read_root
 from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, PathMissing, VersionNotFound
@@ -22,7 +22,6 @@ from olympia_cli.storage.protocol import Store
 
 _UUID_START = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f-]*|[0-9a-f]*)(?:\.arrow)?")
 _MAX_CANDIDATES = 5
-_MAX_STEPS_BACK = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +79,10 @@ def find_root(catalog: Catalog, reference: Reference) -> RootFile:
 def _latest_sound(store: Store) -> Snapshot:
     """Return the newest version whose root can be decoded, among the last few."""
     latest = read_latest(store)
-    for version in range(latest.version, max(-1, latest.version - _MAX_STEPS_BACK), -1):
-        try:
-            file = latest if version == latest.version else read_root(store, version, latest.width)
-            return Snapshot(store, file)
-        except (Damaged, VersionNotFound):
-            continue
-    return Snapshot(store, latest)
+    try:
+        return Snapshot(store, latest)
+    except Damaged:
+        return newest_whole(store, latest)
 
 
 def _version(store: Store, version: int) -> RootFile:

@@ -33,9 +33,7 @@ from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, DataChecks, Finding, Severity, with_data
 from olympia_cli.ops.fsck.fsck import Level, Report, of_the_past
 from olympia_cli.ops.fsck.impact import inside
-from olympia_cli.ops.inspect.diff import diff
-from olympia_cli.ops.inspect.history import history
-from olympia_cli.ops.inspect.log import last_changes
+from olympia_cli.ops.inspect import diff, history, last_changes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import MOST_VERSIONS
 from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport

@@ -22,8 +22,7 @@ from olympia_cli.format.node import Sizes
 from olympia_cli.format.paths import DEFINITION_FOLDERS, FileKind, file_kind, name_in, root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
-from olympia_cli.ops.inspect.dump_node import NodeDump, dump_node
-from olympia_cli.ops.inspect.node_target import NodeBytes
+from olympia_cli.ops.inspect import NodeBytes, NodeDump, dump_node
 from olympia_cli.ops.repair.files import ReadNode, RepairFiles, created_at_millis, outside, version_after
 from olympia_cli.ops.walk.nodes import Flaw
 from olympia_cli.ops.walk.reach import path_digest

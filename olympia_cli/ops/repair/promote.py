@@ -62,8 +62,7 @@ from olympia_cli.format.paths import MAX_VERSION, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef, ViewDef
 from olympia_cli.names import AtVersion, ObjectName, time_text
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, MarkPlan, Policy
+from olympia_cli.ops.expire import Floors, MarkPlan, Planner, Policy
 from olympia_cli.ops.export.files import ExportFiles, read_note
 from olympia_cli.ops.export.records import check_apart
 from olympia_cli.ops.export.verify import verify_export
@@ -71,7 +70,7 @@ from olympia_cli.ops.fsck.chain import list_versions
 from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck, of_the_past
 from olympia_cli.ops.fsck.roots import true_oldest
-from olympia_cli.ops.inspect.diff import ObjectChange, changed_fields, changes_of, describe_change
+from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of, describe_change
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
@@ -559,15 +558,15 @@ def plan_forget(
     `offline` means that no writer is running. Raise Refused while one of these versions may be needed.
     """
     planner = Planner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=probe, forgets=True, progress=progress)
-    promotion = read_promotion(planner.definition)
-    if promotion is None or planner.oldest >= promotion.version:
+    promotion = read_promotion(planner.facts.definition)
+    if promotion is None or planner.facts.oldest >= promotion.version:
         return planner, None
-    policy = Policy(1, planner.now, "now", offline)
+    policy = Policy(1, planner.facts.now_millis, "now", offline)
     mark = planner.expire(policy, not_beyond=promotion.version).mark
     if mark.oldest < promotion.version:
         kept = mark.kept_versions[0]
-        promoted = planner.store.stat(root_path(promotion.version)).modified_at_millis
-        until = promoted + planner.definition.txn_ttl_millis + HALF_AN_HOUR_MILLIS
+        promoted = planner.facts.store.stat(root_path(promotion.version)).modified_at_millis
+        until = promoted + planner.facts.definition.txn_ttl_millis + HALF_AN_HOUR_MILLIS
         wait = f"run it again after {time_text(until)}, or pass --offline if no writer is running"
         commands = {"transaction": ("txn", "ls"), "export": ("export", "ls")}
         raise Refused(
@@ -580,7 +579,7 @@ def plan_forget(
 
 def describe_forget(planner: Planner, mark: MarkPlan | None) -> dict[str, Any]:
     if mark is None:
-        return {"oldest": planner.oldest, "expired_versions": [], "files": 0, "bytes": 0}
+        return {"oldest": planner.facts.oldest, "expired_versions": [], "files": 0, "bytes": 0}
     totals = mark.files.totals
     return {
         "oldest": mark.oldest,

@@ -16,8 +16,8 @@ from typing import Literal
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author, written_by_java
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
-from olympia_cli.catalog.retained import keep_protection, names_lost, purged_before, write_quarantine
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before
+from olympia_cli.catalog.retained import keep_protection, lost_versions, purged_before, write_quarantine
+from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before, marked_oldest
 from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints, what_remains
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone, PathMissing, Refused
 from olympia_cli.format.definitions import sizes_of
@@ -27,7 +27,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.chain import ChainRoot, list_versions
 from olympia_cli.ops.fsck.findings import SALVAGE
-from olympia_cli.ops.fsck.roots import begins_as_export, latest_ahead, marked_oldest, replaceable, true_oldest
+from olympia_cli.ops.fsck.roots import begins_as_export, latest_ahead, replaceable, true_oldest
 from olympia_cli.ops.fsck.sound_versions import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import Content, FormerCatalog, is_same, newest_catalog, put_together
@@ -50,8 +50,9 @@ def plan_hints(
     stays = {path: error for path, error in hints.unread.items() if not replaceable(error)}
     head, steps, writes = versions[-1], [], []
     # an unfinished promotion still needs the number
-    is_ahead = hints.latest is not None and hints.latest > head
-    waits = is_ahead and not names_lost(hints.latest, head, catalog.definition)
+    waits = (
+        hints.latest is not None and hints.latest > head and not lost_versions(hints.latest, head, catalog.definition)
+    )
     if hints.latest not in (head, head + commits) and LATEST not in stays and not waits:
         steps.append(RepairStep("hint latest", _step(store, hints, LATEST, hints.latest, head + commits)))
         writes.append((LATEST, head + commits))
@@ -146,9 +147,9 @@ def plan_repair(
     check_supported(catalog.definition, catalog.path or root_path(catalog.version))
     versions = _counting(every, catalog, hints)
     codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
-    ahead = hints.latest if names_lost(hints.latest, head, catalog.definition) else None
-    overwritten = overwritten_version(latest, hints.latest)
-    if errors or ahead is not None or overwritten is not None:
+    lost = lost_versions(hints.latest, head, catalog.definition)
+    last_lost = last_lost_version(latest, hints.latest, catalog.definition)
+    if errors or last_lost is not None:
         progress.phase("reading what the latest version holds")
         # versions in quarantine can be read, and their logs record what was written
         resting = min(purged_before(catalog.definition), versions[0])
@@ -157,8 +158,7 @@ def plan_repair(
         def last_sound() -> int | None:
             return latest.last_sound(versions[0])
 
-        hint = ahead or overwritten
-        content = put_together(files, readable, codec, catalog.definition, hint, errors, last_sound)
+        content = put_together(files, readable, codec, catalog.definition, last_lost, errors, last_sound)
         if content.lost_commits is not None:
             # a change of the catalog's definition would have left a definition file
             catalog = replace(catalog, exact=content.brought_back and not content.lost_ranges)
@@ -167,18 +167,18 @@ def plan_repair(
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
     catalog = _settled(catalog, every, versions[0], hints)
     # if two objects have one id, a person must decide which of them stays
-    damaged = ahead is not None or overwritten is not None or any(error.code != "F305" for error in errors)
+    damaged = last_lost is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
     steps, unmended = (*aside_steps, *hint_steps), (*content.unmended, *stays)
     plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
     if not damaged:
         return plan
-    lost = [] if ahead is None else [latest_ahead(ahead, head)]
-    damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in [*lost, *errors])
+    problems = [*([latest_ahead(lost)] if lost else []), *errors]
+    damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in problems)
     roots = () if content.lost_commits is None else tuple(map(root_path, content.lost_commits.versions))
     answers = tuple(dict.fromkeys([*(error.path for error in errors if error.path), *roots]))
-    mending = _Mending(files, versions, latest, catalog, content, damage, ahead, answers)
+    mending = _Mending(files, versions, latest, catalog, content, damage, lost[-1] if lost else None, answers)
     return mending.choose(prefer, alternatives, plan)
 
 
@@ -228,11 +228,14 @@ def existing_versions(store: Store) -> list[int]:
     raise catalog_not_found(store)
 
 
-def overwritten_version(latest: LatestVersion, hint: int | None) -> int | None:
-    """Return the version after the latest if a stray root has its name, and no hint shows whether it existed.
+def last_lost_version(latest: LatestVersion, hint: int | None, definition: CatalogDef) -> int | None:
+    """Return the last version whose root is lost, as `vn/latest` names it.
 
-    A copy of another root may have overwritten the root of a commit.
+    Without a hint, a copy of another root may have overwritten the root of a commit. Then return the version after the
+    latest, if a stray root has its name.
     """
+    if lost := lost_versions(hint, latest.chain.latest, definition):
+        return lost[-1]
     after = latest.chain.latest + 1
     return after if hint is None and any(stray.version == after for stray in latest.chain.strays) else None
 

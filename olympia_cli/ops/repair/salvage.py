@@ -14,7 +14,7 @@ from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
 from olympia_cli.catalog.repair_commit import Built, Repair, Source, create_repaired
-from olympia_cli.catalog.retained import names_lost, purged_before, without_protection
+from olympia_cli.catalog.retained import purged_before, without_protection
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot, check_supported, expired_before
 from olympia_cli.catalog.versions import read_hints, read_root
 from olympia_cli.errors import (
@@ -46,7 +46,7 @@ from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import NEAR
 from olympia_cli.ops.repair.plan import SalvageReport, name_order
-from olympia_cli.ops.repair.repair import existing_versions, missing_versions, overwritten_version
+from olympia_cli.ops.repair.repair import existing_versions, last_lost_version, missing_versions
 from olympia_cli.ops.walk.nodes import Flaw
 from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
@@ -120,8 +120,8 @@ def gather(files: RepairFiles) -> _NewCatalog:
     former, notes = _catalog(files, every, latest)
     # a root under a name that an expire has freed is not part of the history
     versions = [version for version in every if version >= purged_before(former)] or every
-    if versions and latest is not None and not names_lost(hint, versions[-1], former):
-        hint = overwritten_version(latest, hint)
+    if versions and latest is not None:
+        hint = last_lost_version(latest, hint, former)
     gathered = _NewCatalog(without_protection(former), versions, notes)
     if versions and latest is not None:
         progress.phase("reading what the newest version holds")

@@ -117,6 +117,7 @@ class Reach:
         progress: Progress = SILENT,
         mapper: Mapper = HERE,
     ) -> None:
+        self.progress = progress
         # with a patience of 1 a failure of the store is raised, and not taken for damage
         self._files = Files(store, lambda: False, progress, patience=1)
         self._rules = rules

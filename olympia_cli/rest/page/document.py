@@ -16,7 +16,7 @@ from olympia_cli.catalog.references import resolve
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import InvalidName, OlympiaError
 from olympia_cli.names import NamespaceName, ObjectName, parse_reference
-from olympia_cli.ops.inspect.status import Standing, Status, standing_of, status
+from olympia_cli.ops.inspect import Standing, Status, standing_of, status
 from olympia_cli.pages import template
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, failure_of

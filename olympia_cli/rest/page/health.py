@@ -9,8 +9,8 @@ from typing import Any
 from starlette.responses import Response
 
 from olympia_cli.names import plural
-from olympia_cli.ops.expire.survey import list_marks
-from olympia_cli.ops.inspect.status import Reason
+from olympia_cli.ops.expire import list_marks
+from olympia_cli.ops.inspect import Reason
 from olympia_cli.pages import moment, size_text
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.page import document as pages

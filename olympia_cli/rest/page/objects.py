@@ -15,9 +15,7 @@ from olympia_cli.iceberg.locations import ANYWHERE
 from olympia_cli.iceberg.manifests import files_of
 from olympia_cli.masking import masked
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, plural
-from olympia_cli.ops.inspect.describe import describe_object
-from olympia_cli.ops.inspect.history import history
-from olympia_cli.ops.inspect.log import log
+from olympia_cli.ops.inspect import describe_object, history, log
 from olympia_cli.pages import ago, moment, size_text
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request

@@ -11,7 +11,7 @@ from olympia_cli.errors import Damaged
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import time_text
-from olympia_cli.ops.inspect.dump_node import read_target
+from olympia_cli.ops.inspect import read_target
 from olympia_cli.pages import size_text
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import bad_request

@@ -14,9 +14,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.actions import ALTERS, CREATES, DROPS, RENAMES, RESTORES, Action
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, full_name, plural
-from olympia_cli.ops.inspect.describe import describe_action
-from olympia_cli.ops.inspect.diff import ObjectChange, diff
-from olympia_cli.ops.inspect.log import LogEntry, log
+from olympia_cli.ops.inspect import LogEntry, ObjectChange, describe_action, diff, log
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import bad_request
 from olympia_cli.rest.page import document as pages

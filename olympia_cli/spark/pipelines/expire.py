@@ -16,9 +16,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from olympia_cli.format.paths import file_kind, parse_root_path
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.survey import SHOWN, Going, GoingTotals, KeptRoots, Survey, follow_kept, follow_resting
-from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
+from olympia_cli.ops.expire import (
+    SHOWN,
+    CatalogFacts,
+    FileFacts,
+    FileFate,
+    Going,
+    GoingTotals,
+    KeptRoots,
+    Survey,
+    Sweep,
+    follow_kept,
+    follow_resting,
+)
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.walk.files import Files
 from olympia_cli.ops.walk.nodes import Flaw, NodeRules
@@ -164,16 +174,19 @@ class SparkSurveyor:
     def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> SparkReach:
         return SparkReach(self.engine, self.stack, store, rules, definitions=definitions, progress=progress)
 
-    def survey(self, planner: Planner, sweep: Sweep, roots: KeptRoots, files: Going | None = None) -> Survey:
-        engine, reach = self.engine, planner.reach
+    def survey(
+        self, facts: CatalogFacts, reach: Reach, sweep: Sweep, roots: KeptRoots, files: Going | None = None
+    ) -> Survey:
+        engine = self.engine
         assert isinstance(reach, SparkReach)
         with explained():
-            created = follow_kept(planner, roots)
+            created = follow_kept(facts, reach, roots)
             kept_files, mark = reach.since(), reach.mark()
-            sweep, _, damage = follow_resting(planner, sweep)
+            resting = follow_resting(facts, reach, sweep)
+            sweep = resting.sweep
             parts = engine.parts(2 * reach.number, FILES_A_TASK)
             if files is None:
-                named, notes = self._listed(planner, sweep, parts)
+                named, notes = self._listed(reach.progress, sweep, parts)
             else:
                 named, notes = [known(files_frame(engine, files), _FACTS, at="0", named="bytes")], ()
             reached = [known(kept_files, _FACTS, reached="true"), known(reach.since(mark), _FACTS, recallable="true")]
@@ -192,9 +205,9 @@ class SparkSurveyor:
             return SparkFiles(engine, _of_fate(frame, own_fate), GoingTotals(kinds, size))
 
         quarantined, purged = going(FileFate.QUARANTINED), going(FileFate.PURGED)
-        return Survey(created, counts, quarantined, purged, unknown, (*damage, *notes))
+        return Survey(created, counts, quarantined, purged, unknown, (*resting.notes, *notes), resting.damage)
 
-    def _listed(self, planner: Planner, sweep: Sweep, parts: int) -> tuple[list[DataFrame], tuple[str, ...]]:
+    def _listed(self, progress: Progress, sweep: Sweep, parts: int) -> tuple[list[DataFrame], tuple[str, ...]]:
         """Return the files that manifests name and a listing shows, and the problems of unreadable manifests."""
         engine = self.engine
         facts: list[DataFrame] = []
@@ -202,7 +215,7 @@ class SparkSurveyor:
         if sweep.manifests:
             manifests, notes = read_manifests(engine, sweep, self.stack)
             facts.append(_named(manifests, sweep))
-        planner.progress.phase("listing files" if sweep.kinds else "listing all files")
+        progress.phase("listing files" if sweep.kinds else "listing all files")
         files = together(engine.catalog.list_files(engine.spark, parts, kind) for kind in sweep.kinds or (None,))
         return [*facts, known(files, _FACTS, modified="modified_at", bytes="bytes")], notes
 

@@ -14,20 +14,24 @@ import pyarrow as pa
 
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import check_pointer
-from olympia_cli.ops.expire.manifest import (
+from olympia_cli.ops.expire import (
     PART_FILES,
+    ROOT,
+    TRANSACTION,
     Doomed,
+    Going,
+    GoingTotals,
     Manifest,
     ManifestPart,
+    Sweep,
     check_deletable,
     decode_part,
+    delete_checked,
     encode_part,
     new_part_path,
     read_head,
     unread,
 )
-from olympia_cli.ops.expire.survey import ROOT, TRANSACTION, Going, GoingTotals, delete_checked
-from olympia_cli.ops.expire.sweep import Sweep
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained, told

@@ -27,9 +27,7 @@ from olympia_cli.format.paths import OLDEST, FileKind, file_kind, new_node_path,
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.expire.expire import mark, purge, undo
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, read_policy
+from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_policy, undo
 from olympia_cli.ops.fsck.fsck import Level
 from tests.helpers.check import check_catalog, orphans, replay
 from tests.helpers.clock import DAY, HOUR, MINUTE
@@ -184,7 +182,7 @@ def test_a_purge_whose_mark_was_undone_deletes_nothing(aged):
     plan = planner.purge()
     undo(aged.catalog)
     with pytest.raises(CommitConflict):
-        purge(aged.catalog, plan, planner.head.version, FLOORS)
+        purge(aged.catalog, plan, planner.facts.head.version, FLOORS)
     assert aged.roots[0] == 0
     assert check_catalog(aged.store)[0] == {}
 
@@ -317,7 +315,7 @@ def test_a_late_purge_leaves_a_transaction_alone_that_has_the_id_of_one_that_is_
 
     planner = aged.planner()
     late = Catalog(_Sleeping(aged.store, meanwhile), aged.clock)
-    purge(late, planner.purge(), planner.head.version, FLOORS)
+    purge(late, planner.purge(), planner.facts.head.version, FLOORS)
     distributed.load(aged.catalog, stale.id).commit()
     assert aged.head.table(table("a.mine"))
 
@@ -393,7 +391,7 @@ def test_a_rollback_between_plan_and_purge_rescues_what_it_brings_back(aged):
     oldest = oldest_version(aged.head)
     with aged.catalog.transaction() as transaction:
         transaction.roll_back(oldest)
-    purge(aged.catalog, plan, planner.head.version, FLOORS)
+    purge(aged.catalog, plan, planner.facts.head.version, FLOORS)
     check_catalog(aged.store)
     assert aged.roots[0] == oldest
 
@@ -422,7 +420,7 @@ def test_a_purge_that_stops_half_way_is_finished_by_the_next(aged, after):
     planner = Planner(failing, FLOORS)
     plan = planner.purge()
     with suppress(PartlyDone):
-        purge(failing, plan, planner.head.version, FLOORS)
+        purge(failing, plan, planner.facts.head.version, FLOORS)
     check_catalog(aged.store)
     assert undo(aged.catalog) is None
     aged.clock.advance(HOUR)
@@ -633,7 +631,7 @@ class TestNothingOnAHintsWord:
         place.mark(keep_last=25)
         place.clock.advance(2 * DAY)
         place.purge()
-        oldest = place.planner().oldest
+        oldest = place.planner().facts.oldest
         place.store.delete_many([root_path(oldest), root_path((oldest + place.head.version) // 2)])
         with pytest.raises(Damaged, match=f"version {oldest} is missing"):
             place.plan(older_than="90d")

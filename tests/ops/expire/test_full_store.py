@@ -8,9 +8,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.retained import purged_before, read_quarantine
 from olympia_cli.errors import CommitConflict, PartlyDone, StorageFull
-from olympia_cli.ops.expire.expire import expire_once, mark, purge, purge_once, undo
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, read_policy
+from olympia_cli.ops.expire import Floors, Planner, expire_once, mark, purge, purge_once, read_policy, undo
 from tests.helpers.check import check_catalog, orphans, replay
 from tests.helpers.clock import DAY, HOUR
 from tests.helpers.expire_place import FLOORS, Place, filled
@@ -38,7 +36,7 @@ def planner(place: Place, store, floors: Floors = OFFLINE) -> Planner:
 
 def purge_all(place: Place, store, floors: Floors = OFFLINE):
     look = planner(place, store, floors)
-    return purge(look.catalog, look.purge(), look.head.version, floors)
+    return purge(look.catalog, look.purge(), look.facts.head.version, floors)
 
 
 @pytest.mark.parametrize("free", [*range(12), 40])
@@ -161,7 +159,7 @@ def test_a_power_cut_at_any_write_leaves_a_catalog_whose_purge_goes_on():
 
 def expire_as_cron_does(place: Place) -> None:
     look = planner(place, place.store, FLOORS)
-    expire_once(look, look.expire(read_policy(look.definition, look.now)))
+    expire_once(look, look.expire(read_policy(look.facts.definition, look.facts.now_millis)))
 
 
 def test_an_undo_since_the_plan_is_seen_before_anything_is_deleted(place):
@@ -170,7 +168,7 @@ def test_an_undo_since_the_plan_is_seen_before_anything_is_deleted(place):
     undo(place.catalog)
     place.store.reset()
     with pytest.raises(CommitConflict, match="another expire was first"):
-        purge(look.catalog, plan, look.head.version, OFFLINE)
+        purge(look.catalog, plan, look.facts.head.version, OFFLINE)
     assert [path for path in place.store.paths("delete_many") if not path.startswith(".tmp-")] == []
 
 
@@ -180,7 +178,7 @@ def test_a_mark_without_room_says_what_makes_some(place):
     place.clock.advance(20 * DAY)
     store = full(place, 3)
     look = Planner(Catalog(store, place.clock), Floors(DAY, 365 * DAY))
-    plan = look.expire(read_policy(look.definition, look.now))
+    plan = look.expire(read_policy(look.facts.definition, look.facts.now_millis))
     assert plan.purge.is_empty
     with pytest.raises(StorageFull) as raised:
         expire_once(look, plan)
@@ -200,7 +198,7 @@ def test_a_mark_that_fails_after_the_purge_says_that_the_purge_is_done(place):
 
     look = Planner(Catalog(FullForMarks(place.store), place.clock), FLOORS)
     with pytest.raises(PartlyDone, match="the purge is done, and nothing was marked: no space left"):
-        expire_once(look, look.expire(read_policy(look.definition, look.now)))
+        expire_once(look, look.expire(read_policy(look.facts.definition, look.facts.now_millis)))
     assert place.roots[0] == oldest_version(place.head)
     assert purge_once(planner(place, place.store), planner(place, place.store).purge()) == place.head.version
     assert mark(place.catalog, place.plan().mark) is not None

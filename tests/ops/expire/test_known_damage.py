@@ -14,8 +14,7 @@ from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.expire.expire import undo
-from olympia_cli.ops.expire.plan import simulate
+from olympia_cli.ops.expire import simulate, undo
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.records import drop_export

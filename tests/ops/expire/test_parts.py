@@ -12,23 +12,26 @@ from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.retained import read_quarantine
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import FileKind, file_kind, new_node_path, root_path, size_limit
-from olympia_cli.ops.expire.expire import mark, purge, undo
-from olympia_cli.ops.expire.manifest import (
+from olympia_cli.ops.expire import (
     PART_FILES,
     Doomed,
+    Floors,
+    Listed,
     Manifest,
     ManifestPart,
+    Planner,
     check_deletable,
     encode_manifest,
     encode_part,
     manifest_of,
+    mark,
     new_manifest_path,
     new_part_path,
+    purge,
     read_manifest,
+    read_policy,
+    undo,
 )
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, read_policy
-from olympia_cli.ops.expire.survey import Listed
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans
@@ -79,7 +82,7 @@ class Place:
 
     def plan(self):
         planner = Planner(self.catalog, FLOORS)
-        return planner.expire(read_policy(planner.definition, planner.now))
+        return planner.expire(read_policy(planner.facts.definition, planner.facts.now_millis))
 
     def mark(self) -> str:
         """The manifest, whose files are in two parts; a third part means nothing."""
@@ -93,7 +96,7 @@ class Place:
     def purge(self):
         planner = Planner(self.catalog, FLOORS)
         plan = planner.purge()
-        purge(self.catalog, plan, planner.head.version, FLOORS)
+        purge(self.catalog, plan, planner.facts.head.version, FLOORS)
         return plan
 
     def parts(self) -> list[str]:

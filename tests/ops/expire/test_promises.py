@@ -22,9 +22,7 @@ from olympia_cli.format.codec import encode_root
 from olympia_cli.format.paths import new_node_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.expire.expire import mark, purge, undo
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors
+from olympia_cli.ops.expire import Floors, Planner, mark, purge, undo
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, MINUTE
 from tests.helpers.expire_place import FLOORS, Place, filled
@@ -108,7 +106,7 @@ def test_a_version_that_says_nothing_of_itself_may_have_brought_files_back():
     planner = place.planner()
     plan = planner.purge()
     bring_back(place, 5)
-    purge(place.catalog, plan, planner.head.version, FLOORS)
+    purge(place.catalog, plan, planner.facts.head.version, FLOORS)
     assert len(listed(place.head)) == 5
 
 
@@ -122,7 +120,7 @@ def test_a_revival_that_is_expired_since_the_plan_is_looked_for():
     place.clock.advance(20 * DAY)
     place.mark(keep_last=1)
     assert expired_before(place.head.definition) > back
-    purge(place.catalog, plan, planner.head.version, FLOORS)
+    purge(place.catalog, plan, planner.facts.head.version, FLOORS)
     assert len(listed(place.head)) == 7
 
 
@@ -132,11 +130,11 @@ def test_what_rests_after_a_purge_is_not_dead():
     planner = place.planner()
     plan = planner.purge()
     back = bring_back(place, 5)
-    bring_back(place, planner.head.version)
+    bring_back(place, planner.facts.head.version)
     place.clock.advance(20 * DAY)
     place.mark(keep_last=1)
     assert expired_before(place.head.definition) > back
-    purge(place.catalog, plan, planner.head.version, FLOORS)
+    purge(place.catalog, plan, planner.facts.head.version, FLOORS)
     undo(place.catalog)
     assert len(listed(place.catalog.snapshot(AtVersion(back)))) == 5
 
@@ -149,7 +147,7 @@ def test_a_purge_does_not_take_a_later_mark_of_the_same_versions_for_its_own():
     undo(place.catalog)
     place.mark()
     with pytest.raises(CommitConflict):
-        purge(place.catalog, plan, planner.head.version, FLOORS)
+        purge(place.catalog, plan, planner.facts.head.version, FLOORS)
     undo(place.catalog)
     assert min(check_catalog(place.store)) == 0
 
@@ -363,7 +361,7 @@ def test_a_purge_that_dies_twice_is_still_finished():
         plan = planner.purge()
         assert plan.manifests
         with suppress(PartlyDone):
-            purge(dying, plan, planner.head.version, FLOORS)
+            purge(dying, plan, planner.facts.head.version, FLOORS)
         place.clock.advance(2 * DAY)
     assert len(plan.unfinished) == 1
     place.purge()

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from olympia_cli.format.paths import FileKind, file_kind, root_path
-from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
+from olympia_cli.ops.expire import FileFacts, FileFate, Sweep
 
 NOW, GRACE = 1_000_000, 1000
 OLD, YOUNG = NOW - GRACE, NOW - GRACE + 1

@@ -10,10 +10,7 @@ from olympia_cli.catalog.retained import QuarantineMark, read_quarantine
 from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.expire.expire import mark, purge, undo
-from olympia_cli.ops.expire.manifest import read_manifest
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, read_policy
+from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_manifest, read_policy, undo
 from olympia_cli.ops.fsck.findings import Finding
 from olympia_cli.ops.fsck.fsck import Level, acknowledge, plan_whole_undo
 from olympia_cli.storage import memory
@@ -56,7 +53,11 @@ class Place:
             self.clock.advance(20 * DAY)
             planner = Planner(catalog, FLOORS)
             policy = read_policy(
-                planner.definition, planner.now, keep_last=LAST + 1 - bound, older_than="0s", offline=True
+                planner.facts.definition,
+                planner.facts.now_millis,
+                keep_last=LAST + 1 - bound,
+                older_than="0s",
+                offline=True,
             )
             mark(catalog, planner.expire(policy).mark)
         assert tuple(mark.oldest for mark in self.marks) == BOUNDS
@@ -91,7 +92,7 @@ class Place:
         planner = Planner(self.catalog, FLOORS)
         plan = planner.purge()
         assert not plan.notes
-        purge(self.catalog, plan, planner.head.version, FLOORS)
+        purge(self.catalog, plan, planner.facts.head.version, FLOORS)
         self.check()
 
 
@@ -164,7 +165,9 @@ def test_what_is_left_is_purged_and_nothing_that_came_back(place: Place, gone: i
     for bound in (LAST, LAST):
         place.clock.advance(20 * DAY)
         planner = Planner(place.catalog, FLOORS)
-        policy = read_policy(planner.definition, planner.now, keep_last=1, older_than="0s", offline=True)
+        policy = read_policy(
+            planner.facts.definition, planner.facts.now_millis, keep_last=1, older_than="0s", offline=True
+        )
         plan = planner.expire(policy)
         purge(place.catalog, plan.purge, plan.head, FLOORS)
         mark(place.catalog, plan.mark)
@@ -189,7 +192,7 @@ def test_damage_that_is_known_is_not_in_the_way(place: Place) -> None:
     report = fsck(place.store, level=Level.FULL, all_versions=True)
     acknowledge(place.catalog, [finding for finding in report.findings if finding.is_damage])
     planner = Planner(place.catalog, FLOORS)
-    policy = read_policy(planner.definition, planner.now, keep_last=5, older_than="0s", offline=True)
+    policy = read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=5, older_than="0s", offline=True)
     mark(place.catalog, planner.expire(policy).mark)
     assert place.oldest > 2
     plan, errors = plan_whole_undo(place.catalog.snapshot())

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from olympia_cli.catalog.snapshot import CatalogObject
 from olympia_cli.format.pb.objects_pb2 import Column, DataType, Schema, ViewDef
-from olympia_cli.ops.inspect.describe import describe_object
-from olympia_cli.ops.inspect.diff import changed_fields
+from olympia_cli.ops.inspect import changed_fields, describe_object
 from tests.helpers.names import view
 
 

@@ -12,8 +12,9 @@ from olympia_cli.format.arrow import unpack_prefix
 from olympia_cli.format.codec import digest
 from olympia_cli.format.salvage import LOST, salvage
 from olympia_cli.names import NamespaceName, TableName
-from olympia_cli.ops.inspect.dump_node import KeyTarget, compact_key, dump_node, expand_key, read_target
-from olympia_cli.ops.inspect.node_target import NodeBytes, catalog_sizes
+from olympia_cli.ops.inspect import KeyTarget, NodeBytes, compact_key, dump_node, read_target
+from olympia_cli.ops.inspect.node_dump import expand_key
+from olympia_cli.ops.inspect.node_target import catalog_sizes
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.java_catalog import sample

@@ -9,7 +9,8 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import StorageFailed
 from olympia_cli.format.paths import root_path
-from olympia_cli.ops.inspect.log import LOOK_AROUND, WINDOW, LogEntry, follow
+from olympia_cli.ops.inspect import LogEntry, follow
+from olympia_cli.ops.inspect.changes import LOOK_AROUND, WINDOW
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock
 from tests.helpers.names import ns

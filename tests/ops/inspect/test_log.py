@@ -11,9 +11,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import at_version
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import NamespaceName, TableName
-from olympia_cli.ops.inspect.diff import diff
-from olympia_cli.ops.inspect.history import history
-from olympia_cli.ops.inspect.log import log, log_between
+from olympia_cli.ops.inspect import diff, history, log, log_between
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import add_versions, make_big_catalog
 from tests.helpers.stores import CountingStore

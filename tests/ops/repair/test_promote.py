@@ -31,14 +31,12 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import AtVersion, Kind
-from olympia_cli.ops.expire.expire import expire_once, mark, purge_once, undo
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, read_policy
+from olympia_cli.ops.expire import Floors, Planner, expire_once, mark, purge_once, read_policy, undo
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.java_copy import create_java_copy
 from olympia_cli.ops.fsck.fsck import Level
-from olympia_cli.ops.inspect.log import log_between
+from olympia_cli.ops.inspect import log_between
 from olympia_cli.ops.repair.promote import PromotePlan, apply_promotion, open_copy, plan_forget, plan_promotion
 from olympia_cli.ops.repair.repair import plan_repair
 from olympia_cli.ops.repair.salvage import salvage
@@ -654,7 +652,7 @@ def test_a_hint_that_cannot_be_written_is_told_at_the_end(tmp_path):
 
 def expire(catalog: Catalog, **policy: object) -> None:
     planner = Planner(catalog, Floors(DAY, DAY))
-    plan = planner.expire(read_policy(planner.definition, planner.now, **policy))
+    plan = planner.expire(read_policy(planner.facts.definition, planner.facts.now_millis, **policy))
     expire_once(planner, plan)
 
 
@@ -683,7 +681,9 @@ def test_no_expire_takes_it(damage):
     assert {path for path in before if after.get(path) != before[path]} <= {LATEST, "ops/last-expire.json"}
     assert catalog.snapshot(AtVersion(1)).version == 1
     planner = Planner(catalog, Floors(DAY, DAY))
-    kept = planner.expire(read_policy(planner.definition, planner.now, keep_last=1)).mark.kept_versions
+    kept = planner.expire(
+        read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=1)
+    ).mark.kept_versions
     assert (kept[0].version, kept[0].reason) == (0, "kept-aside")
     assert "promote --forget" in kept[0].detail
 
@@ -741,7 +741,7 @@ def test_an_expire_that_was_planned_before_takes_nothing_of_it():
     time.advance(30 * DAY)
     catalog = Catalog(store, time)
     planner = Planner(catalog, Floors(DAY, DAY), probe=False)
-    plan = planner.expire(read_policy(planner.definition, time.now_millis(), keep_last=2))
+    plan = planner.expire(read_policy(planner.facts.definition, time.now_millis(), keep_last=2))
     assert plan.mark.oldest > 0
     apply_promotion(plan_promotion(store, open_copy(exported(), store, time), time), time, AUTHOR)
     with pytest.raises(CommitConflict, match="kept aside"):

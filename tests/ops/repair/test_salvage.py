@@ -11,7 +11,7 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.errors import CatalogNotFound, InvalidLocation, LocationNotEmpty, StorageFailed
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import ObjectName, TableName
-from olympia_cli.ops.inspect.log import log_between
+from olympia_cli.ops.inspect import log_between
 from olympia_cli.ops.repair.plan import SalvageReport, describe_salvage
 from olympia_cli.ops.repair.repair import plan_repair
 from olympia_cli.ops.repair.salvage import salvage

@@ -9,9 +9,7 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.errors import CommitConflict, Damaged
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.names import Kind
-from olympia_cli.ops.expire.expire import expire_once
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, read_policy
+from olympia_cli.ops.expire import Floors, Planner, expire_once, read_policy
 from olympia_cli.ops.fsck.fsck import Level
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import salvage
@@ -86,7 +84,9 @@ def test_no_expire_takes_what_is_kept(store):
     [kept] = [file.path for file in store.list("ops/aside/")]
     for _ in range(2):
         planner = Planner(Catalog(store, CLOCK), Floors(0, 0, offline=True))
-        policy = read_policy(planner.definition, planner.now, keep_last=1, older_than="0s", offline=True)
+        policy = read_policy(
+            planner.facts.definition, planner.facts.now_millis, keep_last=1, older_than="0s", offline=True
+        )
         plan = planner.expire(policy)
         assert plan.mark.unknown == 0
         expire_once(planner, plan)

@@ -158,6 +158,7 @@ def tree_shape(
     depth: int | None,
     max_children: int | None,
     on_node: Callable[[TreeNode], None] = lambda node: None,
+    batch: int = BATCH,
 ) -> Shape:
     """Return the shape of a version, with a drawing of `depth` levels and `max_children` children per node; None means
     no limit.
@@ -168,7 +169,7 @@ def tree_shape(
     shape = Shape(file.version, TreeNode(file.path, 1), sizes.order if sizes is not None else None)
     keys = KeyCodec.of(sizes, java=file.java) if sizes is not None else None
     rules = NodeRules(keys, shape.order, file.java, names=False)
-    _Survey(store, rules, depth, max_children, on_node, shape).go(file.data)
+    _Survey(store, rules, depth, max_children, on_node, shape, batch).go(file.data)
     return shape
 
 
@@ -196,11 +197,12 @@ class _Survey:
     max_children: int | None
     on_node: Callable[[TreeNode], None]
     shape: Shape
+    batch: int
     leaf_level: int | None = None
 
     def go(self, root: bytes) -> None:
         top = _Pointer(self.shape.root.path, None, None, 1, self.shape.root)
-        for _ in descend(_parts(self._take(top, root)), self._look, self._visit, at_once=1):
+        for _ in descend(_parts(self._take(top, root), self.batch), self._look, self._visit, at_once=1):
             pass
 
     def _look(self, parts: Sequence[_Part]) -> Iterator[tuple[_Part, Iterator[bytes | StoreError]]]:
@@ -208,7 +210,7 @@ class _Survey:
 
     def _visit(self, part: _Part, files: Iterable[bytes | StoreError]) -> list[_Part]:
         nodes = zip(part, files, strict=True)
-        return _parts([child for pointer, data in nodes for child in self._take(pointer, data)])
+        return _parts([child for pointer, data in nodes for child in self._take(pointer, data)], self.batch)
 
     def _take(self, pointer: _Pointer, data: bytes | StoreError) -> list[_Pointer]:
         """Count a node, and return the pointers to its children."""
@@ -285,9 +287,9 @@ class _Survey:
         return " ".join(key.encode("utf-8", "replace").decode().split())
 
 
-def _parts(level: _Part) -> list[_Part]:
+def _parts(level: _Part, batch: int) -> list[_Part]:
     """Split a level into parts. The first part comes last, because `descend` takes the last part first."""
-    return [level[at : at + BATCH] for at in range(0, len(level), BATCH)][::-1]
+    return [level[at : at + batch] for at in range(0, len(level), batch)][::-1]
 
 
 def _rounded(fill: float | None) -> float | None:

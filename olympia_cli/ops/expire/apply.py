@@ -32,16 +32,19 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.names import time_text
 from olympia_cli.ops.expire.holders import live_transactions
 from olympia_cli.ops.expire.manifest import (
+    DELETED_AT_ONCE,
     Doomed,
+    Going,
+    delete_checked,
     encode_manifest,
     is_manifest,
     new_manifest_path,
     read_manifest,
     write_narrowed,
 )
-from olympia_cli.ops.expire.plan import MAKE_ROOM, OFFLINE, Planner, without_room
-from olympia_cli.ops.expire.retention import ExpirePlan, Floors, MarkPlan, PurgePlan, UndoPlan
-from olympia_cli.ops.expire.survey import DELETED_AT_ONCE, LOCAL, Going, Surveyor, delete_checked
+from olympia_cli.ops.expire.plan import ExpirePlan, MarkPlan, Planner, PurgePlan, plan_undo
+from olympia_cli.ops.expire.retention import Floors
+from olympia_cli.ops.expire.survey import LOCAL, MAKE_ROOM, OFFLINE, Surveyor, without_room
 from olympia_cli.ops.last_runs import LAST_EXPIRE, leave_note
 from olympia_cli.ops.progress import SILENT, Progress
 
@@ -68,7 +71,7 @@ def expire_once(
         if purged is not None:
             text = f"the purge is done, and nothing was marked: {error.message}"
             raise PartlyDone(text, hint="run it again") from error
-        if isinstance(error, StorageFull) and planner.marks:
+        if isinstance(error, StorageFull) and planner.facts.marks:
             raise without_room(error) from error
         raise
     version = max([plan.head, *(commit.version for commit in (purged, marked) if commit is not None)])
@@ -80,11 +83,11 @@ def purge_once(
     planner: Planner, plan: PurgePlan, message: str = "", *, retry_for: float = 60.0, progress: Progress = SILENT
 ) -> int:
     """Like `expire_once`, without a mark. If there is nothing to purge, no note is written."""
-    version = planner.head.version
+    version = planner.facts.head.version
     if not plan.is_empty:
         commit = _purge_planned(planner, plan, message, retry_for, progress)
         version = version if commit is None else commit.version
-        values = {"oldest": planner.oldest, "purged": plan.summary(), "version": version}
+        values = {"oldest": planner.facts.oldest, "purged": plan.summary(), "version": version}
         leave_note(planner.catalog.store, LAST_EXPIRE, planner.catalog.clock, values)
     return version
 
@@ -92,9 +95,15 @@ def purge_once(
 def _purge_planned(
     planner: Planner, plan: PurgePlan, message: str, retry_for: float, progress: Progress
 ) -> Committed | None:
-    planned_at, floors, surveyor = planner.head.version, planner.floors, planner.surveyor
     return purge(
-        planner.catalog, plan, planned_at, floors, message, retry_for=retry_for, surveyor=surveyor, progress=progress
+        planner.catalog,
+        plan,
+        planner.facts.head.version,
+        planner.facts.floors,
+        message,
+        retry_for=retry_for,
+        surveyor=planner.surveyor,
+        progress=progress,
     )
 
 
@@ -118,13 +127,6 @@ def mark(catalog: Catalog, plan: MarkPlan, message: str = "", *, retry_for: floa
     commit = catalog.commit(transaction, message, retry_for=retry_for)
     _try_oldest(catalog)
     return commit
-
-
-def plan_undo(head: Snapshot, back_to: int = 0) -> UndoPlan:
-    """Plan the return of the versions in quarantine: all of them, or those from `back_to` on."""
-    marks, oldest = read_quarantine(head.definition), expired_before(head.definition)
-    first = marks[0].former_oldest if marks else oldest
-    return UndoPlan(len(marks), min(max(first, back_to), oldest), oldest, first)
 
 
 def undo(catalog: Catalog, message: str = "", *, back_to: int = 0, retry_for: float = 60.0) -> Committed | None:
@@ -337,12 +339,12 @@ def _revived(head: Snapshot, planned_at: int) -> bool:
     return False
 
 
-def overtaken(planner: Planner) -> bool:
+def other_expire_ran(planner: Planner) -> bool:
     """Return whether another expire has run since the plan, and no undo since: versions that a user has restored must
     not be expired again at once.
     """
     head = planner.catalog.snapshot()
-    first = max(planner.head.version + 1, expired_before(head.definition))
+    first = max(planner.facts.head.version + 1, expired_before(head.definition))
     types = {action.type for at in range(first, head.version + 1) for action in at_version(at, head).actions()}
     return bool(types & {T.CATALOG_EXPIRE_MARK, T.CATALOG_EXPIRE_PURGE}) and T.CATALOG_EXPIRE_UNDO not in types
 

@@ -12,7 +12,7 @@ from olympia_cli.format.keys import KeyCodec, utf16_units
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.inspect.describe import describe_known, describe_object
-from olympia_cli.ops.inspect.dump_node import KeyTarget, NodeDump, PivotRow, dump_node
+from olympia_cli.ops.inspect.node_dump import KeyTarget, NodeDump, PivotRow, dump_node
 from olympia_cli.ops.inspect.node_target import NodeBytes, catalog_sizes, find_node
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import MAX_DEPTH

@@ -196,9 +196,6 @@ class NodeDump:
         return f"{self.problems[0]}" + (f", and {plural(more, 'more problem')}" if more > 0 else "")
 
 
-_SPACES = re.compile(" +")
-
-
 def dump_node(file: NodeBytes, sizes: Sizes | None = None) -> NodeDump:
     """Dump a node file. `sizes` are the sizes of its catalog if they are known. A root holds its own."""
     remains = salvage(file.data, sizes)
@@ -346,7 +343,7 @@ class _Reader:
 
     def _parse(self, key: str) -> ObjectName | None:
         """Decode a key. Names have no spaces, so padded keys can be decoded without the sizes."""
-        parts = _SPACES.split(key[4:].rstrip(" "))
+        parts = _PADDING.split(key[4:].rstrip(" "))
         try:
             if self._codec is not None:
                 return self._codec.decode(utf16_units(key) if self._dump.java else key, self._dump.path)

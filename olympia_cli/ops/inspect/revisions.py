@@ -16,9 +16,8 @@ from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format.actions import RENAMES, RESTORES, Action, new_name
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName, time_text
+from olympia_cli.ops.inspect.changes import LogEntry, changed_fields, log
 from olympia_cli.ops.inspect.describe import describe_object
-from olympia_cli.ops.inspect.diff import changed_fields
-from olympia_cli.ops.inspect.log import LogEntry, log
 from olympia_cli.tree.search import search_ahead
 
 WINDOW = 32

@@ -26,9 +26,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.paths import LAST_FSCK, LATEST, file_kind, root_path
 from olympia_cli.names import AtTime, Kind, parse_duration, parse_time, plural, span_text, time_text
-from olympia_cli.ops.expire.plan import Planner
-from olympia_cli.ops.expire.retention import Floors, read_policy
-from olympia_cli.ops.expire.survey import list_marks, sum_up_marks
+from olympia_cli.ops.expire import Floors, Planner, list_marks, read_policy, sum_up_marks
 from olympia_cli.ops.export.files import resume_command
 from olympia_cli.ops.export.records import unfinished_exports
 from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs
@@ -389,7 +387,7 @@ def _reclaimable(catalog: Catalog) -> int | None:
     """Return the bytes that an expire would move to quarantine now, or None if it would refuse to run."""
     try:
         planner = Planner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=False, definitions=False)
-        plan = planner.expire(read_policy(planner.definition, planner.now))
+        plan = planner.expire(read_policy(planner.facts.definition, planner.facts.now_millis))
     except (Damaged, Refused, Unsupported):
         return None
     return plan.mark.files.totals.bytes
