@@ -246,6 +246,7 @@ def test_null_fields_of_other_requests_are_missing_ones(served):
     assert served.post("/v1/namespaces", {"namespace": ["nil"], "properties": None}).status_code == 200
     new = {"name": "t", "schema": SCHEMA, "location": None, "partition-spec": None, "write-order": None}
     new |= {"properties": None, "stage-create": None}
+    new["schema"] = {**SCHEMA, "schema-id": None, "identifier-field-ids": None}
     assert served.post("/v1/namespaces/nil/tables", new).status_code == 200
     changed = {"updates": {"a": "b"}, "removals": None}
     assert served.post("/v1/namespaces/nil/properties", changed).status_code == 200
@@ -259,6 +260,7 @@ def test_an_error_names_the_field(served):
         ({"requirements": 1}, "requirements is not a list of objects"),
         ({"updates": [1]}, "updates is not a list of objects"),
         ({"updates": [{"action": "set-properties"}]}, "updates.0.set-properties.updates: Field required"),
+        ({"updates": [{"action": "set-properties", "updates": None}]}, "updates.0.set-properties.updates: Field"),
         ({"requirements": [{"type": "assert-table-uuid", "uuid": "x"}]}, "requirements.0.assert-table-uuid.uuid"),
     ):
         answer = served.post(f"{TABLES}/fields", body)
