@@ -229,6 +229,28 @@ def test_schemas_and_partitionings_that_are_not_in_use_go(served):
     assert [one["spec-id"] for one in metadata["partition-specs"]] == [1]
 
 
+@pytest.mark.parametrize("given", [{}, {"field-id": None}], ids=["missing", "null"])
+def test_the_catalog_numbers_the_fields_of_a_partitioning(served, given):
+    """Iceberg's REST definition has no need for their ids, and its client for Rust leaves them out."""
+
+    def spec(*terms: tuple[int, str]) -> dict[str, Any]:
+        fields = [
+            {"source-id": source, "transform": how, "name": f"{how[:3]}_{source}", **given} for source, how in terms
+        ]
+        return {"fields": fields} if not given else {"spec-id": None, "fields": fields}
+
+    def ids(metadata: dict[str, Any]) -> list[list[int]]:
+        return [[field["field-id"] for field in one["fields"]] for one in metadata["partition-specs"]]
+
+    name = f"numbered_{len(given)}"
+    assert ids(made(served, name, **{"partition-spec": spec((1, "bucket[4]"), (1, "identity"))})) == [[1000, 1001]]
+    more = {"action": "add-spec", "spec": spec((1, "identity"), (2, "identity"), (2, "truncate[3]"))}
+    metadata = committed(served, name, *schema(MORE), more, {"action": "set-default-spec", "spec-id": -1})
+    assert ids(metadata) == [[1000, 1001], [1001, 1002, 1003]]
+    assert metadata["last-partition-id"] == 1003
+    assert ids(committed(served, name, more)) == ids(metadata), "it has this one already"
+
+
 @pytest.mark.parametrize("commit", [{"requirements": None}, {"updates": None}, {"identifier": None}, {}])
 def test_null_and_a_missing_field_of_a_commit_are_none(served, commit):
     """Iceberg's own parser takes them so, and its client for Go sends them."""

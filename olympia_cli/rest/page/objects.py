@@ -20,11 +20,11 @@ from olympia_cli.ops.inspect.history import history
 from olympia_cli.ops.inspect.log import log
 from olympia_cli.pages import ago, moment, size_text
 from olympia_cli.rest.call import Call
+from olympia_cli.rest.catalog import ServedCatalog
 from olympia_cli.rest.failures import Failure, bad_request
 from olympia_cli.rest.page import document as pages
 from olympia_cli.rest.page.document import document, object_url, page
 from olympia_cli.rest.page.versions import timeline_item
-from olympia_cli.rest.served import ServedCatalog
 from olympia_cli.rest.service import Located
 
 PAGE = 100
