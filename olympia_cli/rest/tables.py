@@ -120,7 +120,7 @@ def _only_refs(call: Call) -> bool:
 
 
 def _is_known(call: Call, etag: str) -> bool:
-    known = call.headers.get("if-none-match", "")
+    known = call.request.headers.get("if-none-match", "")
     return etag in (tag.strip().removeprefix("W/") for tag in known.split(","))
 
 

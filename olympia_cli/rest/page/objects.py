@@ -23,7 +23,7 @@ from olympia_cli.rest.call import Call
 from olympia_cli.rest.catalog import ServedCatalog
 from olympia_cli.rest.failures import Failure, bad_request
 from olympia_cli.rest.page import document as pages
-from olympia_cli.rest.page.document import document, object_url, page
+from olympia_cli.rest.page.document import document, object_url
 from olympia_cli.rest.page.versions import timeline_item
 from olympia_cli.rest.service import Located
 
@@ -39,7 +39,6 @@ NAMES = {Kind.NAMESPACE: NamespaceName, Kind.TABLE: TableName, Kind.VIEW: ViewNa
 KINDS = {"all": tuple(NAMES), "namespace": (Kind.NAMESPACE,), "table": (Kind.TABLE,), "view": (Kind.VIEW,)}
 
 
-@page
 def objects(call: Call) -> Response:
     """List the objects of some kinds, or those with a text in their names."""
     at, wanted, word = pages.at(call), call.query.get("q", "").strip(), call.query.get("kind", "")
@@ -106,7 +105,6 @@ def _position(last: ObjectName) -> dict[str, str]:
     return {"of": last.kind.word, "after_ns": last.namespace, "after": last.name}
 
 
-@page
 def namespace(call: Call) -> Response:
     at, snapshot = pages.at(call), pages.snapshot(call)
     name = cast(NamespaceName, pages.name(call, NamespaceName))
@@ -120,7 +118,6 @@ def namespace(call: Call) -> Response:
     return _object(call, name, described, lists=lists, revisions=None)
 
 
-@page
 def table(call: Call) -> Response:
     """Show a table: its definition in the catalog and its metadata."""
     snapshot = pages.snapshot(call)
@@ -135,7 +132,6 @@ def table(call: Call) -> Response:
     return _object(call, name, describe_object(found, snapshot.version), **shown)
 
 
-@page
 def view(call: Call) -> Response:
     snapshot = pages.snapshot(call)
     name = cast(ViewName, pages.name(call, ViewName))
@@ -167,7 +163,6 @@ def _object(call: Call, name: ObjectName, described: Mapping[str, Any], **values
     )
 
 
-@page
 def files(call: Call) -> Response:
     """Show the data and delete files of a table's current snapshot."""
     at, snapshot = pages.at(call), pages.snapshot(call)
