@@ -21,9 +21,10 @@ from olympia_cli.errors import InvalidLocation
 from olympia_cli.iceberg import changes
 from olympia_cli.iceberg.catalog import OlympiaCatalog, folder_of
 from olympia_cli.iceberg.changes import TableChanges, TableState
-from olympia_cli.iceberg.conversion import LOADS_CODE, translated
-from olympia_cli.iceberg.files import MetadataFiles
+from olympia_cli.iceberg.conversion import translated
 from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
+from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg.settings import LOADS_CODE
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed

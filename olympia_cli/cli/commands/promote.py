@@ -99,7 +99,7 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
     if latest is None:
         return 0
     if report.damaged:
-        session.say(f"the catalog is damaged: {session.command('fsck')}")
+        session.say(f"the catalog is damaged: {session.command('fsck')}", is_problem=True)
         return 50
     if not plan.is_done:
         session.say(f"when you no longer need the former catalog: {session.command('promote --forget')}")
@@ -112,7 +112,7 @@ def _show(session: Session, plan: PromotePlan) -> None:
     from olympia_cli.cli.output.escape import size
     from olympia_cli.cli.output.expire import versions_said
     from olympia_cli.cli.output.fsck import versions_text
-    from olympia_cli.cli.output.lists import say_plan
+    from olympia_cli.cli.output.log import say_plan
     from olympia_cli.names import plural
     from olympia_cli.ops.fsck.findings import ranges
 
