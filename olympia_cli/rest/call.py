@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 from urllib.parse import quote, unquote
 
 from starlette.datastructures import QueryParams
+from starlette.requests import Request
 from starlette.responses import Response
 
 from olympia_cli.catalog import distributed
@@ -26,7 +27,7 @@ from olympia_cli.format.strict_json import read_request
 from olympia_cli.iceberg.changes import TableChanges
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_reference
 from olympia_cli.rest.access import Caller
-from olympia_cli.rest.failures import Failure, bad_request, forbidden, without_nulls
+from olympia_cli.rest.failures import SEPARATOR, Failure, bad_request, forbidden, without_nulls
 from olympia_cli.rest.group_commit import Change
 from olympia_cli.rest.service import Service
 
@@ -113,23 +114,33 @@ def _last_name(token: str) -> str:
         raise bad_request("pageToken is not a token of this server") from None
 
 
-SEPARATOR = "\x1f"
-
 R = TypeVar("R")
 View = Snapshot | Transaction
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
+    """A request for an operation, with the latest version at some moment after its arrival."""
+
     service: Service
-    prefix: Prefix
+    request: Request
     caller: Caller
-    parts: Mapping[str, str]
-    """The variable parts of the path, percent-encoded."""
-    query: QueryParams
-    headers: Mapping[str, str]
     body: bytes
     latest: Snapshot
+
+    @property
+    def prefix(self) -> Prefix:
+        found: Prefix = self.request.state.prefix
+        return found
+
+    @property
+    def query(self) -> QueryParams:
+        return self.request.query_params
+
+    @property
+    def parts(self) -> Mapping[str, str]:
+        """The variable parts of the path, percent-encoded."""
+        return self.request.path_params
 
     # The objects of the request
 

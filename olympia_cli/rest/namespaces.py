@@ -10,9 +10,9 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import NamespaceNotFound
 from olympia_cli.iceberg.changes import TableChanges
 from olympia_cli.names import Kind, NamespaceName
-from olympia_cli.rest.call import SEPARATOR, Call, View, answer, check_reachable, nothing, page
-from olympia_cli.rest.failures import Failure, bad_request
-from olympia_cli.rest.served import ServedCatalog, check_properties
+from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, page
+from olympia_cli.rest.catalog import ServedCatalog, check_properties
+from olympia_cli.rest.failures import SEPARATOR, Failure, bad_request
 
 
 def list_all(call: Call) -> Response:

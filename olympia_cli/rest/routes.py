@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from functools import partial
-
 from starlette.responses import PlainTextResponse, Response
 
 from olympia_cli.catalog import distributed
@@ -13,13 +10,12 @@ from olympia_cli.errors import quoted
 from olympia_cli.names import parse_reference
 from olympia_cli.ops.inspect import describe_saved
 from olympia_cli.rest import namespaces, tables, views
-from olympia_cli.rest.access import Access
-from olympia_cli.rest.api import Operation
+from olympia_cli.rest.app import Operation
 from olympia_cli.rest.call import Call, Prefix, answer, nothing, parse_warehouse
 from olympia_cli.rest.failures import bad_request, forbidden
 from olympia_cli.rest.idempotency import LIFETIME
 from olympia_cli.rest.page import document, health, objects, tree, versions
-from olympia_cli.rest.record import Record
+from olympia_cli.rest.page.document import Page, with_error_page
 
 # The configuration for clients: the server's operations, and the prefix for the requested warehouse.
 
@@ -27,14 +23,13 @@ NAME = "olympia"
 """A warehouse name that always means this catalog, for clients that require one."""
 
 
-def config(call: Call, endpoints: Iterable[tuple[str, str, bool]]) -> Response:
-    """Return the configuration. `endpoints` are method, path, and True for operations that write."""
+def _config(call: Call) -> Response:
     prefix = _prefix(call)
     writes = prefix.at is None and call.caller.writes and not call.service.settings.read_only
-    listed = [
-        f"{method} {path.replace('/v1/', '/v1/{prefix}/', 1)}"
-        for method, path, write in endpoints
-        if writes or not write
+    endpoints = [
+        f"{operation.method} {operation.path.replace('/v1/', '/v1/{prefix}/', 1)}"
+        for operation in ICEBERG
+        if writes or not operation.writes
     ]
     overrides = {"prefix": prefix.text} if prefix.text else {}
     told = {
@@ -48,7 +43,7 @@ def config(call: Call, endpoints: Iterable[tuple[str, str, bool]]) -> Response:
         {
             "defaults": {**told, **call.service.settings.client_properties},
             "overrides": overrides,
-            "endpoints": listed,
+            "endpoints": endpoints,
             "idempotency-key-lifetime": LIFETIME,
         }
     )
@@ -73,6 +68,62 @@ def _prefix(call: Call) -> Prefix:
     assert found.txn is not None
     distributed.load(call.service.catalog, found.txn)
     return found
+
+
+# Distributed transactions, health and metrics.
+
+
+def _begin(call: Call) -> Response:
+    if call.prefix != Prefix():
+        raise bad_request("a transaction has no transactions inside")
+    _check_whole(call)
+    begun = distributed.begin(call.service.catalog)
+    shown = describe_saved(begun.saved, call.service.catalog)
+    return answer({**shown, "prefix": Prefix(txn=begun.id).text})
+
+
+def _commit(call: Call) -> Response:
+    """Commit the transaction in the prefix."""
+    found = distributed.load(call.service.catalog, _transaction(call))
+    message = call.document().get("message", "") if call.body else ""
+    if not isinstance(message, str):
+        raise bad_request("message is not text")
+    return answer({"version": found.commit(message, by=call.caller.name).version})
+
+
+def _abort(call: Call) -> Response:
+    distributed.abort(call.service.catalog, distributed.find(call.service.catalog.store, _transaction(call)))
+    return nothing()
+
+
+def _transaction(call: Call) -> str:
+    if call.prefix.txn is None:
+        raise bad_request("the prefix names no transaction")
+    _check_whole(call)
+    return call.prefix.txn
+
+
+def _check_whole(call: Call) -> None:
+    """Raise Failure for tokens with limited namespaces: a transaction may contain changes in any namespace."""
+    if call.caller.namespaces is not None:
+        raise forbidden("the token is not for the whole catalog")
+
+
+def _healthy(call: Call) -> Response:
+    """Return 200 if the latest version can be read and, where tokens are required, some token is accepted."""
+    return answer({"status": "ok", "version": call.latest.version, **call.service.access.health()})
+
+
+def _metrics(call: Call) -> Response:
+    service = call.service
+    gauges = {
+        "version": ("The latest version.", float(call.latest.version)),
+        "requests_under_way": ("Requests in progress.", float(service.record.under_way)),
+        "cache_bytes": ("Bytes of cached responses.", float(service.bodies.size)),
+        "commits_total": ("Commits by this server.", float(service.commits.groups)),
+        "committed_changes_total": ("Changes in these commits.", float(service.commits.changes)),
+    }
+    return PlainTextResponse(service.record.prometheus(gauges), media_type="text/plain; version=0.0.4")
 
 
 # All operations of the server with their paths.
@@ -112,81 +163,31 @@ ICEBERG = (
 """The operations of the Iceberg REST definition."""
 
 
-def operations(record: Record, access: Access) -> tuple[Operation, ...]:
-    endpoints = [(operation.method, operation.path, operation.writes) for operation in ICEBERG]
-    return (
-        *ICEBERG,
-        Operation("getConfig", "GET", "/v1/config", partial(config, endpoints=endpoints)),
-        # our own operations on distributed transactions; changes inside them use a prefix
-        Operation("beginTransaction", "POST", "/v1/transactions", _begin, writes=True),
-        Operation("endTransaction", "POST", "/v1/commit", _commit, writes=True, commits=True),
-        Operation("abortTransaction", "POST", "/v1/abort", _abort, writes=True),
-        Operation("getToken", "POST", "/v1/oauth/tokens", lambda call: nothing(), public=True, form=True),
-        Operation("healthz", "GET", "/healthz", partial(_healthy, access=access), public=True),
-        Operation("metrics", "GET", "/metrics", partial(_metrics, record=record), browser=True),
-        Operation("style", "GET", "/page.css", lambda call: document.sheet(), public=True),
-        Operation("objects", "GET", "/", objects.objects, browser=True),
-        Operation("namespace", "GET", "/namespace", objects.namespace, browser=True),
-        Operation("table", "GET", "/table", objects.table, browser=True),
-        Operation("files", "GET", "/files", objects.files, browser=True),
-        Operation("view", "GET", "/view", objects.view, browser=True),
-        Operation("versions", "GET", "/versions", versions.versions, browser=True),
-        Operation("version", "GET", "/version", versions.version, browser=True),
-        Operation("diff", "GET", "/diff", versions.compare, browser=True),
-        Operation("tree", "GET", "/tree", tree.tree, browser=True),
-        Operation("node", "GET", "/node", tree.node, browser=True),
-        Operation("health", "GET", "/health", health.health, browser=True),
-    )
+def _page(name: str, path: str, show: Page) -> Operation:
+    return Operation(name, "GET", path, with_error_page(show), browser=True)
 
 
-def _begin(call: Call) -> Response:
-    if call.prefix != Prefix():
-        raise bad_request("a transaction has no transactions inside")
-    _check_whole(call)
-    begun = distributed.begin(call.service.catalog)
-    shown = describe_saved(begun.saved, call.service.catalog)
-    return answer({**shown, "prefix": Prefix(txn=begun.id).text})
-
-
-def _commit(call: Call) -> Response:
-    """Commit the transaction in the prefix."""
-    found = distributed.load(call.service.catalog, _transaction(call))
-    message = call.document().get("message", "") if call.body else ""
-    if not isinstance(message, str):
-        raise bad_request("message is not text")
-    return answer({"version": found.commit(message, by=call.caller.name).version})
-
-
-def _abort(call: Call) -> Response:
-    distributed.abort(call.service.catalog, distributed.find(call.service.catalog.store, _transaction(call)))
-    return nothing()
-
-
-def _transaction(call: Call) -> str:
-    if call.prefix.txn is None:
-        raise bad_request("the prefix names no transaction")
-    _check_whole(call)
-    return call.prefix.txn
-
-
-def _check_whole(call: Call) -> None:
-    """Raise Failure for tokens with limited namespaces: a transaction may contain changes in any namespace."""
-    if call.caller.namespaces is not None:
-        raise forbidden("the token is not for the whole catalog")
-
-
-def _healthy(call: Call, access: Access) -> Response:
-    """Return 200 if the latest version can be read and, where tokens are required, some token is accepted."""
-    return answer({"status": "ok", "version": call.latest.version, **access.health()})
-
-
-def _metrics(call: Call, record: Record) -> Response:
-    service = call.service
-    gauges = {
-        "version": ("The latest version.", float(call.latest.version)),
-        "requests_under_way": ("Requests in progress.", float(record.under_way)),
-        "cache_bytes": ("Bytes of cached responses.", float(service.bodies.size)),
-        "commits_total": ("Commits by this server.", float(service.commits.groups)),
-        "committed_changes_total": ("Changes in these commits.", float(service.commits.changes)),
-    }
-    return PlainTextResponse(record.prometheus(gauges), media_type="text/plain; version=0.0.4")
+OPERATIONS = (
+    *ICEBERG,
+    Operation("getConfig", "GET", "/v1/config", _config),
+    # our own operations on distributed transactions; changes inside them use a prefix
+    Operation("beginTransaction", "POST", "/v1/transactions", _begin, writes=True),
+    Operation("endTransaction", "POST", "/v1/commit", _commit, writes=True, commits=True),
+    Operation("abortTransaction", "POST", "/v1/abort", _abort, writes=True),
+    Operation("getToken", "POST", "/v1/oauth/tokens", lambda call: nothing(), public=True, form=True),
+    Operation("healthz", "GET", "/healthz", _healthy, public=True),
+    Operation("metrics", "GET", "/metrics", _metrics, browser=True),
+    Operation("style", "GET", "/page.css", lambda call: document.sheet(), public=True),
+    _page("objects", "/", objects.objects),
+    _page("namespace", "/namespace", objects.namespace),
+    _page("table", "/table", objects.table),
+    _page("files", "/files", objects.files),
+    _page("view", "/view", objects.view),
+    _page("versions", "/versions", versions.versions),
+    _page("version", "/version", versions.version),
+    _page("diff", "/diff", versions.compare),
+    _page("tree", "/tree", tree.tree),
+    _page("node", "/node", tree.node),
+    _page("health", "/health", health.health),
+)
+"""All operations of the server."""

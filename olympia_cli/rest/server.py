@@ -18,12 +18,11 @@ from typing import Any, TextIO
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from olympia_cli.catalog.catalog import Catalog, who
+from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import InvalidOption
-from olympia_cli.rest.access import Access
-from olympia_cli.rest.api import Api
+from olympia_cli.rest.app import Api
 from olympia_cli.rest.record import Record
-from olympia_cli.rest.routes import operations
+from olympia_cli.rest.routes import OPERATIONS
 from olympia_cli.rest.service import Service
 from olympia_cli.rest.settings import Settings
 
@@ -46,9 +45,8 @@ class Running:
         settings.check()
         self.settings = settings
         self.record = Record(catalog.clock.now_millis, log)
-        access = Access(settings, who(), catalog.clock)
-        self.service = Service(catalog, settings, dict(options or {}), scheme)
-        self.api = Api(self.service, operations(self.record, access), access, self.record)
+        self.service = Service(catalog, settings, self.record, options, scheme)
+        self.api = Api(self.service, OPERATIONS)
         self._socket = _listen(settings)
         self._server = _Server(self._config())
 

@@ -1,4 +1,4 @@
-"""State shared by all requests: the catalog, its latest version, cached responses, and the group commit."""
+"""State shared by all requests: the catalog, its latest version, caches, group commit, tokens and log."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from pyiceberg.table.metadata import TableMetadata
 
-from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, Refused, StorageFailed, Unsupported
 from olympia_cli.iceberg.files import TableFiles
@@ -25,9 +25,10 @@ from olympia_cli.iceberg.metadata_files import Delete, create_in
 from olympia_cli.iceberg.settings import io_properties
 from olympia_cli.names import TableName
 from olympia_cli.ops.verify_metadata import check_registrable, parse_metadata, parse_view_metadata
-from olympia_cli.rest.access import Caller
+from olympia_cli.rest.access import Access, Caller
 from olympia_cli.rest.failures import Failure, bad_request
 from olympia_cli.rest.group_commit import GroupCommit
+from olympia_cli.rest.record import Record
 from olympia_cli.rest.settings import Settings
 from olympia_cli.storage.open import open_store
 
@@ -207,11 +208,18 @@ class Service:
     """The served catalog with its caches. Thread-safe."""
 
     def __init__(
-        self, catalog: Catalog, settings: Settings, options: dict[str, object] | None = None, scheme: str = ""
+        self,
+        catalog: Catalog,
+        settings: Settings,
+        record: Record,
+        options: Mapping[str, object] | None = None,
+        scheme: str = "",
     ) -> None:
-        """Open the files. `options` are the storage options for tables on stores of `scheme`."""
+        """Read the tokens, and open the files. `options` are the storage options for tables on stores of `scheme`."""
         self.catalog = catalog = catalog.remembering()
         self.settings = settings
+        self.record = record
+        self.access = Access(settings, who(), catalog.clock)
         # twice the number of requests: a load may wait for a commit, which needs a thread of its own
         self.executor = ThreadPoolExecutor(2 * settings.max_requests, thread_name_prefix="serve")
         self.latest = Latest(catalog, self.executor)

@@ -19,9 +19,10 @@ from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view
 from olympia_cli.names import Kind, TableName, ViewName, plural
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, page
+from olympia_cli.rest.catalog import ServedCatalog, check_code, check_registered
 from olympia_cli.rest.failures import Failure, bad_request, objects, parsed
-from olympia_cli.rest.served import ServedCatalog, check_code, check_columns, check_registered, with_field_numbers
 from olympia_cli.rest.service import etag_of, table_answer
+from olympia_cli.rest.updates import check_columns, with_field_numbers
 
 _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
 _UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])
@@ -119,7 +120,7 @@ def _only_refs(call: Call) -> bool:
 
 
 def _is_known(call: Call, etag: str) -> bool:
-    known = call.headers.get("if-none-match", "")
+    known = call.request.headers.get("if-none-match", "")
     return etag in (tag.strip().removeprefix("W/") for tag in known.split(","))
 
 

@@ -16,7 +16,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import TableName
-from olympia_cli.rest.api import Operation
+from olympia_cli.rest.app import Operation
 from olympia_cli.rest.routes import ICEBERG
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.open import open_store

@@ -77,8 +77,8 @@ def health(call: Call, *, fresh: bool = False) -> Health:
     return found
 
 
-def page(show: Page) -> Page:
-    """Decorate a page so that errors are shown as a page, too."""
+def with_error_page(show: Page) -> Page:
+    """Return a page that shows its errors as a page, too."""
 
     @wraps(show)
     def shown(call: Call) -> Response:

@@ -14,12 +14,11 @@ from olympia_cli.ops.inspect import Reason
 from olympia_cli.pages import moment, size_text
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.page import document as pages
-from olympia_cli.rest.page.document import Link, document, page, url
+from olympia_cli.rest.page.document import Link, document, url
 
 DAY_MILLIS = 86_400_000
 
 
-@page
 def health(call: Call) -> Response:
     current = pages.health(call, fresh=True).status
     assert current is not None

@@ -18,11 +18,11 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewNa
 from olympia_cli.ops.inspect import describe_object, history, log
 from olympia_cli.pages import ago, moment, size_text
 from olympia_cli.rest.call import Call
+from olympia_cli.rest.catalog import ServedCatalog
 from olympia_cli.rest.failures import Failure, bad_request
 from olympia_cli.rest.page import document as pages
-from olympia_cli.rest.page.document import document, object_url, page
+from olympia_cli.rest.page.document import document, object_url
 from olympia_cli.rest.page.versions import timeline_item
-from olympia_cli.rest.served import ServedCatalog
 from olympia_cli.rest.service import Located
 
 PAGE = 100
@@ -37,7 +37,6 @@ NAMES = {Kind.NAMESPACE: NamespaceName, Kind.TABLE: TableName, Kind.VIEW: ViewNa
 KINDS = {"all": tuple(NAMES), "namespace": (Kind.NAMESPACE,), "table": (Kind.TABLE,), "view": (Kind.VIEW,)}
 
 
-@page
 def objects(call: Call) -> Response:
     """List the objects of some kinds, or those with a text in their names."""
     at, wanted, word = pages.at(call), call.query.get("q", "").strip(), call.query.get("kind", "")
@@ -104,7 +103,6 @@ def _position(last: ObjectName) -> dict[str, str]:
     return {"of": last.kind.word, "after_ns": last.namespace, "after": last.name}
 
 
-@page
 def namespace(call: Call) -> Response:
     at, snapshot = pages.at(call), pages.snapshot(call)
     name = cast(NamespaceName, pages.name(call, NamespaceName))
@@ -118,7 +116,6 @@ def namespace(call: Call) -> Response:
     return _object(call, name, described, lists=lists, revisions=None)
 
 
-@page
 def table(call: Call) -> Response:
     """Show a table: its definition in the catalog and its metadata."""
     snapshot = pages.snapshot(call)
@@ -133,7 +130,6 @@ def table(call: Call) -> Response:
     return _object(call, name, describe_object(found, snapshot.version), **shown)
 
 
-@page
 def view(call: Call) -> Response:
     snapshot = pages.snapshot(call)
     name = cast(ViewName, pages.name(call, ViewName))
@@ -165,7 +161,6 @@ def _object(call: Call, name: ObjectName, described: Mapping[str, Any], **values
     )
 
 
-@page
 def files(call: Call) -> Response:
     """Show the data and delete files of a table's current snapshot."""
     at, snapshot = pages.at(call), pages.snapshot(call)

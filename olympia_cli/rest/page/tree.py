@@ -16,7 +16,7 @@ from olympia_cli.pages import size_text
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import bad_request
 from olympia_cli.rest.page import document as pages
-from olympia_cli.rest.page.document import Link, document, page, url
+from olympia_cli.rest.page.document import Link, document, url
 from olympia_cli.tree.load import MAX_DEPTH
 
 DRAWN = 128
@@ -39,7 +39,6 @@ class Box:
         return _short(self.path)
 
 
-@page
 def tree(call: Call) -> Response:
     """Show a node, by default the root, and its children."""
     at, snapshot = pages.at(call), pages.snapshot(call)
@@ -106,7 +105,6 @@ def _short(path: str) -> str:
     return path if path.startswith("vn/") else f"{path[:13]}…"
 
 
-@page
 def node(call: Call) -> Response:
     """Show one node file row by row, even if it is damaged."""
     path = call.query.get("path", "")

@@ -18,7 +18,7 @@ from olympia_cli.ops.inspect import LogEntry, ObjectChange, describe_action, dif
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import bad_request
 from olympia_cli.rest.page import document as pages
-from olympia_cli.rest.page.document import document, page
+from olympia_cli.rest.page.document import document
 
 PAGE = 30
 ACTIONS = 8
@@ -35,7 +35,6 @@ _KINDS = (("created", CREATES), ("restored", RESTORES), ("dropped", DROPS), ("re
 _FILES = ("added_files", "removed_files", "deleted_files", "unnamed_files")
 
 
-@page
 def versions(call: Call) -> Response:
     """Show the log, newest version first. Versions undone by a rollback are drawn beside the line."""
     until = pages.version(call, call.query.get("until", ""))
@@ -150,7 +149,6 @@ def _line(action: Action) -> dict[str, Any]:
     }
 
 
-@page
 def version(call: Call) -> Response:
     """Show one version: author, message, actions, and the difference to the previous version."""
     number = call.query.get("v", "")
@@ -182,7 +180,6 @@ def _first_changes(old: Snapshot, new: Snapshot) -> list[ObjectChange]:
     return list(islice(diff(old, new), CHANGES + 1))
 
 
-@page
 def compare(call: Call) -> Response:
     """Show the objects created, altered, renamed and dropped between two versions."""
     new = pages.version(call, call.query.get("to", ""))

@@ -1,13 +1,10 @@
-"""PyIceberg's interface to the catalog for one request. It reads the version of the request, and uses group commit."""
+"""Apply a client's updates of tables and views by the rules of Iceberg's Java library, which clients rely on."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NoReturn, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
-from pyiceberg.exceptions import NoSuchNamespaceError
-from pyiceberg.io import FileIO
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
@@ -29,37 +26,21 @@ from pyiceberg.table.update import (
     SetPartitionStatisticsUpdate,
     SetPropertiesUpdate,
     SetStatisticsUpdate,
-    TableRequirement,
     TableUpdate,
 )
-from pyiceberg.typedef import Properties
 from pyiceberg.types import IcebergType, NestedField
 
-from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.errors import InvalidLocation
-from olympia_cli.iceberg import changes
-from olympia_cli.iceberg.catalog import OlympiaCatalog, folder_of
-from olympia_cli.iceberg.changes import TableChanges, TableState
-from olympia_cli.iceberg.conversion import translated
 from olympia_cli.iceberg.format_v3 import V3
-from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
-from olympia_cli.iceberg.metadata_files import MetadataFiles
-from olympia_cli.iceberg.settings import LOADS_CODE
-from olympia_cli.names import ObjectName, TableName
-from olympia_cli.rest.call import Call
-from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed, without_nulls
-from olympia_cli.rest.service import Located
-
-# Adapt a client's table updates to the current state of the table.
-#
-# A client assigns ids from the state that it read. After a concurrent commit whose state still meets the requirements,
-# those ids may be taken. A schema, partition spec or sort order that the table already has gets its existing id. A new
-# one gets the next free id. Removing a missing part is allowed. These are the rules of Iceberg's Java library, which
-# clients rely on. PyIceberg, which applies the updates, has stricter ones, and none for schemas.
+from olympia_cli.rest.failures import Failure, bad_request, without_nulls
 
 LAST = -1
 """Instead of an id: the most recently added one."""
+
+# Tables: adapt the updates to the table's current state. PyIceberg, which applies them, has stricter rules.
+#
+# A client assigns ids from the state that it read. After a concurrent commit whose state still meets the requirements,
+# those ids may be taken. A schema, partition spec or sort order that the table already has gets its existing id. A new
+# one gets the next free id. Removing a missing part is allowed.
 
 
 def check_columns(schema: Schema, before_v3: bool) -> None:
@@ -114,7 +95,7 @@ def check_added(table: TableMetadata, updates: Sequence[TableUpdate]) -> None:
 
 def fitted(table: TableMetadata | None, updates: Sequence[TableUpdate]) -> tuple[TableUpdate, ...]:
     """Return the updates adapted to the table. None means a table to be created."""
-    state = _State(table)
+    state = _TableUpdates(table)
     return tuple(fit for update in updates for fit in state.fit(update))
 
 
@@ -145,7 +126,7 @@ class _Numbered:
         return self._names.get(number, number)
 
 
-class _State:
+class _TableUpdates:
     """The state of the table that decides about an update, after the request's earlier updates."""
 
     def __init__(self, table: TableMetadata | None) -> None:
@@ -283,170 +264,152 @@ def _terms(spec: PartitionSpec) -> object:
     return [(field.source_id, field.transform, field.name) for field in spec.fields]
 
 
-R = TypeVar("R")
+# Views: apply the updates to the JSON of a view's metadata.
+
+Json = dict[str, Any]
 
 
-class ServedCatalog(OlympiaCatalog):
-    """The catalog for one request."""
-
-    _call: Call
-    _what: str
-    _seen: Snapshot | Transaction | None
-
-    @classmethod
-    def of_call(cls, call: Call, what: str) -> ServedCatalog:
-        """Create it. `what` is the message of commits."""
-        made = cls.__new__(cls)
-        made._begin(call.service.catalog, "olympia", call.service.io_properties)
-        made._call, made._what, made._seen = call, what, None
-        return made
-
-    def _view(self, *names: ObjectName) -> Snapshot | Transaction:
-        if self._seen is None:
-            self._seen = self._call.look()
-        return self._seen
-
-    def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
-        """Commit a change.
-
-        First apply it to the version of the request and discard the result. Errors are found early, and the files that
-        the change reads are cached. That keeps its time in the group commit short.
-        """
-        view = self._view()
-        if isinstance(view, Snapshot) and self._call.prefix.at is None:
-            _told(about, do, TableChanges(Transaction(view, self.store_catalog.clock), self.metadata_files))
-        return self._call.change(lambda changes: _told(about, do, changes), self._what)
-
-    @property
-    def metadata_files(self) -> MetadataFiles:
-        return self._call.service.kept
-
-    def open_files(self, location: str) -> FileIO:
-        """Return a FileIO without access to files. PyIceberg requires one for a table, but the server never uses it."""
-        return _NO_FILES
-
-    # Checks of names in requests
-
-    def update(
-        self,
-        changes: TableChanges,
-        name: TableName,
-        requirements: Sequence[TableRequirement],
-        updates: Sequence[TableUpdate],
-    ) -> TableState:
-        """Update a table inside a change. Raise an error if the caller is not allowed to."""
-        reach = self.reach(name.namespace)
-        current = changes.state(name, reach)
-        if current is not None:
-            check_code(current.metadata.properties)
-        for update in updates:
-            if isinstance(update, SetPropertiesUpdate):
-                check_code(update.updates)
-        state = changes.update(name, requirements, updates, fitted, reach)
-        check_added(state.metadata, updates)
-        return state
-
-    def _reach(self, namespace: str) -> Reach:
-        return self.reach(namespace)
-
-    def reach(self, namespace: str | None = None) -> Reach:
-        """Return the folders where this caller's tables may be, including the namespace's location."""
-        caller, settings = self._call.caller, self._call.service.settings
-        barred = barred_folders(self.store_catalog.store.uri)
-        own = ""
-        with contextlib.suppress(NoSuchNamespaceError):
-            own = self.load_namespace_properties((namespace,)).get("location", "") if namespace else ""
-        if self._is_anywhere:
-            return Reach(barred=barred).also([self._tables_location(), own])
-        if caller.locations is not None:
-            folders = list(caller.locations)
-        else:
-            folders = list(settings.locations) or [self._tables_location()]
-            if caller.namespaces is not None:
-                # a token for some namespaces must not register tables of others by their files
-                folders = [
-                    f"{folder.rstrip('/')}/{folder_of(name)}" for folder in folders for name in caller.namespaces
-                ]
-        return Reach(tuple([*folders, own] if own else folders), barred=barred)
-
-    @property
-    def _is_anywhere(self) -> bool:
-        caller, settings = self._call.caller, self._call.service.settings
-        return caller.locations is None and settings.tokens is None and not settings.locations
-
-    def located(self, namespace: str, location: str) -> Located:
-        """Return the location of an existing metadata file. Links out of the caller's reach are not followed."""
-        try:
-            place = parse_location(location) if self._is_anywhere else self.reach(namespace).existing(location)
-        except InvalidLocation as error:
-            # the location is in the catalog, so it is not the client's mistake
-            raise Failure(500, "InternalServerError", f"the metadata file cannot be read: {error.message}") from None
-        return Located(location, place)
+def check_requirements(metadata: Json, requirements: Sequence[Json]) -> None:
+    """Raise Failure unless the view meets the requirements."""
+    for requirement in requirements:
+        if requirement.get("type") != "assert-view-uuid":
+            raise bad_request("the only requirement of a view is assert-view-uuid")
+        if requirement.get("uuid") != metadata["view-uuid"]:
+            raise Failure(409, "CommitFailedException", "the view is another one than it was: its uuid differs")
 
 
-def check_code(properties: Properties) -> None:
-    """Raise Failure for properties that would make the server load code."""
-    for key in LOADS_CODE:
-        if key in properties:
-            raise forbidden(f"the property {key} names code to load, and this server loads none")
+def update_view(metadata: Json, updates: Sequence[Json], now_millis: int) -> Json:
+    """Return the metadata after the updates, applied in order."""
+    state = _ViewUpdates({**metadata, "properties": dict(metadata.get("properties") or {})}, now_millis)
+    for update in updates:
+        action = _ACTIONS.get(str(update.get("action")))
+        if action is None:
+            raise bad_request(f"there is no update {str(update.get('action'))[:60]!a} of a view")
+        action(state, update)
+    if not any(one.get("version-id") == state.view["current-version-id"] for one in state.view["versions"]):
+        raise bad_request("the current version of a view must be one of its versions")
+    return state.view
 
 
-def check_properties(properties: Properties, reach: Reach) -> None:
-    """Raise an error for a client's properties that would load code or lead outside `reach`."""
-    check_code(properties)
-    changes.check_properties(properties, reach)
+def check_dialects(version: Json) -> None:
+    """Raise Failure if a view version has several queries for one SQL dialect."""
+    seen: set[str] = set()
+    for one in version.get("representations") or ():
+        dialect = str(one.get("dialect")).lower() if isinstance(one, dict) else ""
+        if dialect in seen:
+            raise Failure(
+                400,
+                "IllegalArgumentException",
+                f"Invalid view version: Cannot add multiple queries for dialect {dialect}",
+            )
+        seen.add(dialect)
 
 
-def check_registered(metadata: Mapping[str, Any], reach: Reach, what: str) -> None:
-    """Raise an error if a client's metadata file leads outside `reach`. It is not checked again later."""
-    reach.named(str(metadata.get("location") or ""), what)
-    properties = metadata.get("properties") or {}
-    if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
-        raise bad_request("the properties of the metadata are not texts")
-    check_properties(properties, reach)
-    for key, field, what in _NAMED_FILES:
-        entries = metadata.get(key)
-        for entry in entries if isinstance(entries, list) else ():
-            value = entry.get(field) if isinstance(entry, dict) else None
-            for location in value if isinstance(value, list) else [value]:
-                if location:
-                    reach.check_existing(str(location), what)
+def filled(version: Json, now_millis: int) -> Json:
+    """Return a view version with the fields that readers require but writers may omit."""
+    return {"timestamp-ms": now_millis, "summary": {}, **version}
 
 
-_NAMED_FILES = (
-    ("snapshots", "manifest-list", "a manifest list"),
-    # in old tables
-    ("snapshots", "manifests", "a manifest"),
-    ("statistics", "statistics-path", "the statistics"),
-    ("partition-statistics", "statistics-path", "the partition statistics"),
-)
-"""The files that table metadata refers to: the list, the field with the location, and the name for messages."""
+class _ViewUpdates:
+    def __init__(self, view: Json, now_millis: int) -> None:
+        self.view = view
+        self.now = now_millis
+        self.last_schema: int | None = None
+        self.last_version: int | None = None
 
 
-class _NoFiles(FileIO):
-    def new_input(self, location: str) -> NoReturn:
-        raise NotImplementedError(location)
-
-    def new_output(self, location: str) -> NoReturn:
-        raise NotImplementedError(location)
-
-    def delete(self, location: object) -> NoReturn:
-        raise NotImplementedError(location)
+def _assign_uuid(state: _ViewUpdates, update: Json) -> None:
+    if update.get("uuid") != state.view["view-uuid"]:
+        raise bad_request("a view keeps its uuid")
 
 
-_NO_FILES = _NoFiles()
+def _upgrade(state: _ViewUpdates, update: Json) -> None:
+    if update.get("format-version") != 1:
+        raise bad_request("the only format of views is 1")
 
 
-def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: TableChanges) -> R:
-    def done() -> R:
-        with translated(about):
-            return do(changes)
+def _add_schema(state: _ViewUpdates, update: Json) -> None:
+    schema = update.get("schema")
+    if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
+        raise bad_request("add-schema has no schema")
+    schemas: list[Json] = list(state.view["schemas"])
+    same = [one for one in schemas if _fields(one) == _fields(schema)]
+    if same:
+        state.last_schema = same[0].get("schema-id", 0)
+        return
+    state.last_schema = max((one.get("schema-id", 0) for one in schemas), default=-1) + 1
+    state.view["schemas"] = [*schemas, {**schema, "schema-id": state.last_schema}]
 
-    try:
-        return parsed(done)
-    except FileNotFoundError as error:
-        where = error.filename or error
-        raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {where}") from error
-    except OSError as error:
-        # nothing was committed yet
-        raise Failure(503, "ServiceUnavailableException", f"a table's file cannot be read: {error}") from error
+
+def _fields(schema: Json) -> object:
+    return schema.get("fields"), schema.get("identifier-field-ids") or []
+
+
+def _add_version(state: _ViewUpdates, update: Json) -> None:
+    version = update.get("view-version")
+    if not isinstance(version, dict) or not isinstance(version.get("representations"), list):
+        raise bad_request("add-view-version has no version")
+    check_dialects(version)
+    version = filled(version, state.now)
+    versions: list[Json] = list(state.view["versions"])
+    schema = state.last_schema if version.get("schema-id") == LAST else version.get("schema-id")
+    if schema is None or not any(one.get("schema-id", 0) == schema for one in state.view["schemas"]):
+        raise bad_request("a version of a view has a schema that the view does not have")
+    same = [one for one in versions if _content({**version, "schema-id": schema}) == _content(one)]
+    if same:
+        state.last_version = same[0]["version-id"]
+        return
+    id = version.get("version-id")
+    if type(id) is not int or any(one.get("version-id") == id for one in versions):
+        id = max((one["version-id"] for one in versions), default=0) + 1
+    state.last_version = id
+    state.view["versions"] = [*versions, {**version, "version-id": id, "schema-id": schema}]
+
+
+def _content(version: Json) -> Json:
+    """Return a view version without its id and time."""
+    return {key: value for key, value in version.items() if key not in ("version-id", "timestamp-ms") and value}
+
+
+def _set_current(state: _ViewUpdates, update: Json) -> None:
+    id = update.get("view-version-id")
+    id = state.last_version if id == LAST else id
+    if not any(one.get("version-id") == id for one in state.view["versions"]):
+        raise bad_request("the view has no such version")
+    if id != state.view["current-version-id"]:
+        log = list(state.view.get("version-log") or [])
+        state.view["version-log"] = [*log, {"timestamp-ms": state.now, "version-id": id}]
+    state.view["current-version-id"] = id
+
+
+def _set_location(state: _ViewUpdates, update: Json) -> None:
+    if not isinstance(update.get("location"), str):
+        raise bad_request("set-location has no location")
+    state.view["location"] = update["location"]
+
+
+def _set_properties(state: _ViewUpdates, update: Json) -> None:
+    updates = update.get("updates")
+    if not isinstance(updates, dict) or not all(isinstance(value, str) for value in updates.values()):
+        raise bad_request("set-properties has no updates")
+    state.view["properties"].update(updates)
+
+
+def _remove_properties(state: _ViewUpdates, update: Json) -> None:
+    removals = update.get("removals")
+    if not isinstance(removals, list):
+        raise bad_request("remove-properties has no removals")
+    for key in removals:
+        state.view["properties"].pop(key, None)
+
+
+_ACTIONS: dict[str, Callable[[_ViewUpdates, Json], None]] = {
+    "assign-uuid": _assign_uuid,
+    "upgrade-format-version": _upgrade,
+    "add-schema": _add_schema,
+    "set-location": _set_location,
+    "set-properties": _set_properties,
+    "remove-properties": _remove_properties,
+    "add-view-version": _add_version,
+    "set-current-view-version": _set_current,
+}

@@ -1,0 +1,200 @@
+"""PyIceberg's interface to the catalog for one request. It reads the version of the request, and uses group commit."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from pyiceberg.exceptions import NoSuchNamespaceError
+from pyiceberg.io import FileIO
+from pyiceberg.table.update import (
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from pyiceberg.typedef import Properties
+
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.transaction import Transaction
+from olympia_cli.errors import InvalidLocation
+from olympia_cli.iceberg import changes
+from olympia_cli.iceberg.catalog import OlympiaCatalog, folder_of
+from olympia_cli.iceberg.changes import TableChanges, TableState
+from olympia_cli.iceberg.conversion import translated
+from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
+from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg.settings import LOADS_CODE
+from olympia_cli.names import ObjectName, TableName
+from olympia_cli.rest.call import Call
+from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
+from olympia_cli.rest.service import Located
+from olympia_cli.rest.updates import check_added, fitted
+
+R = TypeVar("R")
+
+
+class ServedCatalog(OlympiaCatalog):
+    """The catalog for one request."""
+
+    _call: Call
+    _what: str
+    _seen: Snapshot | Transaction | None
+
+    @classmethod
+    def of_call(cls, call: Call, what: str) -> ServedCatalog:
+        """Create it. `what` is the message of commits."""
+        made = cls.__new__(cls)
+        made._begin(call.service.catalog, "olympia", call.service.io_properties)
+        made._call, made._what, made._seen = call, what, None
+        return made
+
+    def _view(self, *names: ObjectName) -> Snapshot | Transaction:
+        if self._seen is None:
+            self._seen = self._call.look()
+        return self._seen
+
+    def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
+        """Commit a change.
+
+        First apply it to the version of the request and discard the result. Errors are found early, and the files that
+        the change reads are cached. That keeps its time in the group commit short.
+        """
+        view = self._view()
+        if isinstance(view, Snapshot) and self._call.prefix.at is None:
+            _told(about, do, TableChanges(Transaction(view, self.store_catalog.clock), self.metadata_files))
+        return self._call.change(lambda changes: _told(about, do, changes), self._what)
+
+    @property
+    def metadata_files(self) -> MetadataFiles:
+        return self._call.service.kept
+
+    def open_files(self, location: str) -> FileIO:
+        """Return a FileIO without access to files. PyIceberg requires one for a table, but the server never uses it."""
+        return _NO_FILES
+
+    # Checks of names in requests
+
+    def update(
+        self,
+        changes: TableChanges,
+        name: TableName,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
+    ) -> TableState:
+        """Update a table inside a change. Raise an error if the caller is not allowed to."""
+        reach = self.reach(name.namespace)
+        current = changes.state(name, reach)
+        if current is not None:
+            check_code(current.metadata.properties)
+        for update in updates:
+            if isinstance(update, SetPropertiesUpdate):
+                check_code(update.updates)
+        state = changes.update(name, requirements, updates, fitted, reach)
+        check_added(state.metadata, updates)
+        return state
+
+    def _reach(self, namespace: str) -> Reach:
+        return self.reach(namespace)
+
+    def reach(self, namespace: str | None = None) -> Reach:
+        """Return the folders where this caller's tables may be, including the namespace's location."""
+        caller, settings = self._call.caller, self._call.service.settings
+        barred = barred_folders(self.store_catalog.store.uri)
+        own = ""
+        with contextlib.suppress(NoSuchNamespaceError):
+            own = self.load_namespace_properties((namespace,)).get("location", "") if namespace else ""
+        if self._is_anywhere:
+            return Reach(barred=barred).also([self._tables_location(), own])
+        if caller.locations is not None:
+            folders = list(caller.locations)
+        else:
+            folders = list(settings.locations) or [self._tables_location()]
+            if caller.namespaces is not None:
+                # a token for some namespaces must not register tables of others by their files
+                folders = [
+                    f"{folder.rstrip('/')}/{folder_of(name)}" for folder in folders for name in caller.namespaces
+                ]
+        return Reach(tuple([*folders, own] if own else folders), barred=barred)
+
+    @property
+    def _is_anywhere(self) -> bool:
+        caller, settings = self._call.caller, self._call.service.settings
+        return caller.locations is None and settings.tokens is None and not settings.locations
+
+    def located(self, namespace: str, location: str) -> Located:
+        """Return the location of an existing metadata file. Links out of the caller's reach are not followed."""
+        try:
+            place = parse_location(location) if self._is_anywhere else self.reach(namespace).existing(location)
+        except InvalidLocation as error:
+            # the location is in the catalog, so it is not the client's mistake
+            raise Failure(500, "InternalServerError", f"the metadata file cannot be read: {error.message}") from None
+        return Located(location, place)
+
+
+def check_code(properties: Properties) -> None:
+    """Raise Failure for properties that would make the server load code."""
+    for key in LOADS_CODE:
+        if key in properties:
+            raise forbidden(f"the property {key} names code to load, and this server loads none")
+
+
+def check_properties(properties: Properties, reach: Reach) -> None:
+    """Raise an error for a client's properties that would load code or lead outside `reach`."""
+    check_code(properties)
+    changes.check_properties(properties, reach)
+
+
+def check_registered(metadata: Mapping[str, Any], reach: Reach, what: str) -> None:
+    """Raise an error if a client's metadata file leads outside `reach`. It is not checked again later."""
+    reach.named(str(metadata.get("location") or ""), what)
+    properties = metadata.get("properties") or {}
+    if not isinstance(properties, dict) or not all(isinstance(value, str) for value in properties.values()):
+        raise bad_request("the properties of the metadata are not texts")
+    check_properties(properties, reach)
+    for key, field, what in _NAMED_FILES:
+        entries = metadata.get(key)
+        for entry in entries if isinstance(entries, list) else ():
+            value = entry.get(field) if isinstance(entry, dict) else None
+            for location in value if isinstance(value, list) else [value]:
+                if location:
+                    reach.check_existing(str(location), what)
+
+
+_NAMED_FILES = (
+    ("snapshots", "manifest-list", "a manifest list"),
+    # in old tables
+    ("snapshots", "manifests", "a manifest"),
+    ("statistics", "statistics-path", "the statistics"),
+    ("partition-statistics", "statistics-path", "the partition statistics"),
+)
+"""The files that table metadata refers to: the list, the field with the location, and the name for messages."""
+
+
+class _NoFiles(FileIO):
+    def new_input(self, location: str) -> NoReturn:
+        raise NotImplementedError(location)
+
+    def new_output(self, location: str) -> NoReturn:
+        raise NotImplementedError(location)
+
+    def delete(self, location: object) -> NoReturn:
+        raise NotImplementedError(location)
+
+
+_NO_FILES = _NoFiles()
+
+
+def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: TableChanges) -> R:
+    def done() -> R:
+        with translated(about):
+            return do(changes)
+
+    try:
+        return parsed(done)
+    except FileNotFoundError as error:
+        where = error.filename or error
+        raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {where}") from error
+    except OSError as error:
+        # nothing was committed yet
+        raise Failure(503, "ServiceUnavailableException", f"a table's file cannot be read: {error}") from error
