@@ -112,7 +112,7 @@ def _show(session: Session, plan: PromotePlan) -> None:
     from olympia_cli.cli.output.escape import size
     from olympia_cli.cli.output.expire import versions_said
     from olympia_cli.cli.output.fsck import versions_text
-    from olympia_cli.cli.output.lists import say_plan
+    from olympia_cli.cli.output.log import say_plan
     from olympia_cli.names import plural
     from olympia_cli.ops.fsck.findings import ranges
 

@@ -49,8 +49,7 @@ def run(
     """
     from olympia_cli.catalog import distributed
     from olympia_cli.catalog.references import at_version
-    from olympia_cli.cli.output.lists import say_plan
-    from olympia_cli.cli.output.log import conflict_line
+    from olympia_cli.cli.output.log import conflict_line, say_plan
     from olympia_cli.cli.session import Changed
     from olympia_cli.errors import InvalidOption, RevertConflict
     from olympia_cli.format.pb.objects_pb2 import CatalogDef

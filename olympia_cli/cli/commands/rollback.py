@@ -35,7 +35,7 @@ def run(
     --prefer rollback` rolls back too, and names the losses.
     """
     from olympia_cli.catalog.retained import keep_protection
-    from olympia_cli.cli.output.lists import say_plan
+    from olympia_cli.cli.output.log import say_plan
     from olympia_cli.errors import Damaged
     from olympia_cli.names import parse_reference, plural
     from olympia_cli.ops.inspect.diff import changed_fields, diff

@@ -7,12 +7,10 @@ from typing import Any
 
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output import render
-from olympia_cli.cli.output.log import field_lines, told_changes
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session, View
 from olympia_cli.masking import masked
 from olympia_cli.names import Kind, NamespaceName, ObjectName, full_name
-from olympia_cli.ops.inspect.diff import ObjectChange
 
 
 def print_objects(session: Session, view: View, kind: Kind, namespace: str | None = None) -> None:
@@ -73,32 +71,3 @@ def _wide_rows(session: Session, view: View, kind: Kind, namespace: str | None) 
         if isinstance(item.definition, TableDef):
             row["location"] = masked(item.definition.iceberg_metadata_location)
         yield row
-
-
-# Printing the changes of a plan, before the user confirms it.
-
-SHOWN = 50
-"""Number of lines of a plan that are printed."""
-
-
-def say_plan(
-    session: Session, changes: Iterable[ObjectChange], catalog: Mapping[str, tuple[Any, Any]] | None = None
-) -> int:
-    """Print changes and the fields that differ, with many similar changes on one line. Return the number of changes.
-
-    `catalog` has the changed fields of the catalog's own definition.
-    """
-    lines, count, omitted = 0, 0, 0
-    for line, number in told_changes(changes):
-        lines, count = lines + 1, count + number
-        if lines <= SHOWN:
-            session.say(f"  {line}")
-        else:
-            omitted += number
-    if omitted:
-        session.say(f"  … and {omitted:,} more")
-    if catalog:
-        session.say("  ~ catalog")
-        for line in field_lines(dict(catalog)):
-            session.say(f"      {line}")
-    return count

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
@@ -481,3 +481,32 @@ def painter(session: Session) -> Callable[[str, str], str]:
     if not session.color:
         return lambda text, code: text
     return lambda text, code: f"\x1b[{code}m{text}\x1b[0m" if text and code != "0" else text
+
+
+# Printing the changes of a plan, before the user confirms it.
+
+SHOWN = 50
+"""Number of lines of a plan that are printed."""
+
+
+def say_plan(
+    session: Session, changes: Iterable[ObjectChange], catalog: Mapping[str, tuple[Any, Any]] | None = None
+) -> int:
+    """Print changes and the fields that differ, with many similar changes on one line. Return the number of changes.
+
+    `catalog` has the changed fields of the catalog's own definition.
+    """
+    lines, count, omitted = 0, 0, 0
+    for line, number in told_changes(changes):
+        lines, count = lines + 1, count + number
+        if lines <= SHOWN:
+            session.say(f"  {line}")
+        else:
+            omitted += number
+    if omitted:
+        session.say(f"  … and {omitted:,} more")
+    if catalog:
+        session.say("  ~ catalog")
+        for line in field_lines(dict(catalog)):
+            session.say(f"      {line}")
+    return count
