@@ -41,6 +41,10 @@ class LazyCommand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """Return the line of help as a whole, which is short."""
+        return self.help or ""
+
     def load(self) -> TyperCommand:
         """Import the real command, with the options that every command has."""
         from olympia_cli.cli.options import shared_params
