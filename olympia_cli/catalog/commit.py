@@ -209,6 +209,8 @@ _NOTE = ActionType.COMMIT_INFO
 MIN_ATTEMPTS = 20
 """The minimum number of attempts, however long they take."""
 DEFAULT_MAX_ACTIONS = 10_000
+SURE_OF_BASE_MILLIS = 1000
+"""The age up to which a transaction takes its base for present."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,6 +277,7 @@ def commit(
         attempt += 1
         actions = _committed_actions(transaction, author)
         version = transaction.base.version + 1
+        _check_base_stands(transaction)
         data = files.create_root(transaction.draft, actions, transaction.check_alive, root_path(version))
         if data is not None:
             break
@@ -392,6 +395,24 @@ def _check_size(transaction: Transaction, atomic: bool) -> None:
         raise TransactionTooLarge(
             f"the transaction has {len(transaction.actions):,} actions, and a commit holds at most {most:,}"
         )
+
+
+def _check_base_stands(transaction: Transaction) -> None:
+    """Raise CommitConflict if the base of the transaction is gone or replaced, and no version follows it.
+
+    All roots were lost then, and a promoted copy may have begun again at version 0. A commit would damage that copy.
+    That takes longer than a second, so a young transaction costs no round trip.
+    """
+    base = transaction.base
+    if transaction.age_millis() < SURE_OF_BASE_MILLIS:
+        return
+    found = dict(base.store.read_many([base.file.path, root_path(base.version + 1, base.file.width)]))
+    here, after = found.values()
+    if isinstance(after, PathMissing) and (
+        isinstance(here, PathMissing) or (isinstance(here, bytes) and here != base.file.data)
+    ):
+        reason = f"version {base.version}, at which the transaction began, is gone"
+        raise CommitConflict(reason, hint="nothing was committed; repeat it on the latest version")
 
 
 def _check_not_freed(transaction: Transaction, version: int) -> None:

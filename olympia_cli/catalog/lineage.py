@@ -13,7 +13,6 @@ from olympia_cli.format.definitions import definition_id
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import Kind, ObjectName
-from olympia_cli.tree.diff import diff
 
 # Follow an object by its id through renames.
 
@@ -128,6 +127,9 @@ def tree_changes(old: Snapshot, new: Snapshot) -> Iterator[Action]:
     """
     if old.root.catalog_def != new.root.catalog_def:
         yield Action(T.CATALOG_ALTER)
+    # only a rebase over a version without an action log asks for it
+    from olympia_cli.tree.diff import diff
+
     for change in diff(old.reader, old.root.node, new.reader, new.root.node):
         name = new.keys.decode(change.key, new.file.path)
         created, altered, dropped, _ = TYPES[name.kind]

@@ -61,6 +61,8 @@ def read_profile(name: str | None) -> Location:
 
 
 _KEYS = ("catalog", "storage")
+_OTHER_WORDS = ("uri", "url", "location", "path", "warehouse")
+"""Keys that other programs have for the location of a catalog."""
 
 
 def check_keys(config: Mapping[str, Any], *names: str) -> None:
@@ -78,7 +80,7 @@ def check_keys(config: Mapping[str, Any], *names: str) -> None:
     for name in names:
         for key in config[name] if isinstance(config.get(name), dict) else ():
             if key not in _KEYS:
-                meant = nearest(key, _KEYS)
+                meant = "catalog" if key.lower() in _OTHER_WORDS else nearest(key, _KEYS)
                 advice = f"a profile has only catalog and storage; write it in [{name}.storage]"
                 hint = f"did you mean {meant}?" if meant else advice
                 raise InvalidOption(f"the profile {name} in {path} has {quoted(key)}", hint=hint)
@@ -92,6 +94,8 @@ def how_to_name_a_catalog(name: str | None) -> str:
     names = [key for key, value in config.items() if isinstance(value, dict) and value.get("catalog")]
     if names:
         return f"the config file has no default: use --profile {' or '.join(names[:5])}, or -c URI"
+    # an unknown key may be a typing error for the catalog
+    check_keys(config, *config)
     return "use -c URI, or set OLYMPIA_CATALOG, or create a profile"
 
 

@@ -310,11 +310,11 @@ def _objects_line(word: str, names: Sequence[ObjectName]) -> list[str]:
     return [f"{word}: {name.kind.word} {name}" for name in names]
 
 
-def _say_some(session: Session, lines: Sequence[str]) -> None:
+def _say_some(session: Session, lines: Sequence[str], *, is_problem: bool = False) -> None:
     for line in lines[:SHOWN]:
-        session.say(f"  {line}")
+        session.say(f"  {line}", is_problem=is_problem)
     if len(lines) > SHOWN:
-        session.say(f"  … and {len(lines) - SHOWN:,} more")
+        session.say(f"  … and {len(lines) - SHOWN:,} more", is_problem=is_problem)
 
 
 def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dict[str, Any]:
@@ -348,14 +348,16 @@ def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> Non
     _say_some(session, report.notes)
     _say_some(session, [f"unreadable: {path}: {reason}" for path, reason in report.unreadable])
     if report.missing_versions:
-        session.say(f"  {plural(len(report.missing_versions), 'version')} missing")
-    _say_some(session, [f"unsure: {lost_range}" for lost_range in report.lost_ranges])
-    _say_some(session, [f"doubtful: {name.kind.word} {name}: {why}" for name, why in report.doubtful])
-    _say_some(session, _objects_line("lost", report.lost))
+        missing = f"  {plural(len(report.missing_versions), 'version')} missing"
+        session.say(missing, is_problem=not report.complete)
+    _say_some(session, [f"unsure: {lost_range}" for lost_range in report.lost_ranges], is_problem=True)
+    _say_some(session, [f"doubtful: {name.kind.word} {name}: {why}" for name, why in report.doubtful], is_problem=True)
+    _say_some(session, _objects_line("lost", report.lost), is_problem=True)
     origin = "leftover files" if report.from_version is None else f"v{report.from_version}"
     did = "would be" if dry_run else "are"
     lost = plural(len(report.lost), "object")
-    session.say(f"{plural(report.objects, 'object')} of {origin} {did} in {report.destination}; {lost} lost")
+    text = f"{plural(report.objects, 'object')} of {origin} {did} in {report.destination}; {lost} lost"
+    session.say(text, is_problem=not report.complete)
     if not dry_run:
         session.say(f"to check it: {shlex.join(('olympia', '-c', report.destination, 'status'))}")
         session.say(f"to put it in the catalog's place: {session.command(['promote', report.destination])}")

@@ -33,7 +33,8 @@ def iceberg_catalog(
 
     need_pyiceberg()
     from olympia_cli.iceberg.catalog import OlympiaCatalog
-    from olympia_cli.iceberg.conversion import ONE_SDK, io_properties, told_as_ours
+    from olympia_cli.iceberg.conversion import told_as_ours
+    from olympia_cli.iceberg.settings import ONE_SDK, io_properties
 
     if at is not None and txn is not None:
         raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")

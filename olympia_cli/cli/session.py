@@ -1,4 +1,4 @@
-"""Views for reading commands: a version, or a distributed transaction from inside."""
+"""The session of a command: its options, the catalog that they name, its view of a version, and its output."""
 
 from __future__ import annotations
 
@@ -444,11 +444,14 @@ class Session:
         with pager() as stream:
             yield stream
 
-    def say(self, text: str) -> None:
-        """Print a message to stderr. JSON output has none, except with --verbose or --log-format json."""
+    def say(self, text: str, *, is_problem: bool = False) -> None:
+        """Print a message to stderr. JSON output has none, except with --verbose or --log-format json.
+
+        --quiet prints problems alone: the reasons of the error that follows.
+        """
         if self.output in (Output.JSON, Output.JSONL) and not self.verbose and not is_json():
             return
-        if not self.quiet:
+        if is_problem or not self.quiet:
             from olympia_cli.cli.output.escape import visible
 
             tell(text if is_json() else visible(text))

@@ -35,9 +35,10 @@ from pyiceberg.table.snapshots import Snapshot
 
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PathMissing, PathTaken
 from olympia_cli.iceberg.catalog import ATTEMPTS, OlympiaCatalog
-from olympia_cli.iceberg.conversion import identifier_of, store_options
+from olympia_cli.iceberg.conversion import identifier_of
 from olympia_cli.iceberg.locations import parse_location, plain_folder
 from olympia_cli.iceberg.rows import as_columns
+from olympia_cli.iceberg.settings import store_options
 from olympia_cli.iceberg.transaction import CatalogTransaction
 from olympia_cli.names import TableName
 from olympia_cli.storage.open import open_store

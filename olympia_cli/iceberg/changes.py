@@ -62,8 +62,8 @@ from olympia_cli.format.pb.actions_pb2 import (
     TableUpdateDef,
 )
 from olympia_cli.iceberg.changed_files import ChangedFiles, ReadFile, changed_files
-from olympia_cli.iceberg.conversion import dotted, without_code
-from olympia_cli.iceberg.files import Delete, MetadataFiles, NewFile, NewFiles
+from olympia_cli.iceberg.conversion import dotted
+from olympia_cli.iceberg.files import NewFile, NewFiles
 from olympia_cli.iceberg.format_v3 import V3, check_known, to_json, upgraded, with_row_ids
 from olympia_cli.iceberg.locations import (
     ANYWHERE,
@@ -73,6 +73,8 @@ from olympia_cli.iceberg.locations import (
     barred_folders,
     folders_of,
 )
+from olympia_cli.iceberg.metadata_files import Delete, MetadataFiles
+from olympia_cli.iceberg.settings import without_code
 from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata, unpacked
 

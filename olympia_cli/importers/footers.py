@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids
 
-from olympia_cli.iceberg.conversion import same_sdk
 from olympia_cli.iceberg.locations import parse_location
+from olympia_cli.iceberg.settings import same_sdk
 from olympia_cli.importers.parquet import Footer, ParquetFile
 from olympia_cli.importers.wire import BINARY, INT, LONG, STRUCT, Each, Garbled, Some, read_struct
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError, PathMissing, command_words
-from olympia_cli.iceberg.conversion import LOADS_CODE, without_code
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.locations import Location, Reach, parse_location
+from olympia_cli.iceberg.settings import LOADS_CODE, without_code
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.open import open_store, scheme_of

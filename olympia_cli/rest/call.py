@@ -25,7 +25,7 @@ from olympia_cli.format.strict_json import read_request
 from olympia_cli.iceberg.changes import TableChanges
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_reference
 from olympia_cli.rest.access import Caller
-from olympia_cli.rest.failures import Failure, bad_request, forbidden
+from olympia_cli.rest.failures import Failure, bad_request, forbidden, without_nulls
 from olympia_cli.rest.group_commit import Change
 from olympia_cli.rest.service import Service
 
@@ -199,7 +199,7 @@ class Call:
             raise bad_request(f"the body is not JSON: {error}") from None
         if not isinstance(found, dict):
             raise bad_request("the body is not a JSON object")
-        return {field: value for field, value in found.items() if value is not None}
+        return without_nulls(found)
 
     # Reading
 

@@ -47,6 +47,9 @@ NONSENSE = (ValueError, TypeError, LookupError, AttributeError, StopIteration, N
 """PyIceberg's exceptions for an invalid document or table update."""
 
 
+_LAYOUTS = ("schema", "spec", "partition-spec", "sort-order", "write-order")
+
+
 def parsed(parse: Callable[..., R], *given: object, field: str = "") -> R:
     """Parse a part of a request with PyIceberg's models. The error names the field of the request."""
     try:
@@ -56,13 +59,25 @@ def parsed(parse: Callable[..., R], *given: object, field: str = "") -> R:
 
 
 def objects(document: Mapping[str, Any], field: str) -> list[dict[str, Any]]:
-    """Return a list of objects in a request. A missing or null field is an empty list, as in Iceberg's own parser."""
+    """Return a list of objects in a request, without their null fields.
+
+    A missing or null list is empty. Iceberg's own parser takes null fields for missing ones.
+    """
     value = document.get(field)
     if value is None:
         return []
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise bad_request(f"{field} is not a list of objects")
-    return value
+    return [without_nulls(item) for item in value]
+
+
+def without_nulls(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an object that are not null; of a schema, a partition spec and a sort order, too."""
+    return {
+        field: without_nulls(value) if field in _LAYOUTS and isinstance(value, dict) else value
+        for field, value in found.items()
+        if value is not None
+    }
 
 
 _STATUS: dict[type[OlympiaError], tuple[int, str]] = {

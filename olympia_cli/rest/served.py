@@ -8,7 +8,7 @@ from typing import Any, NoReturn, TypeVar
 
 from pyiceberg.exceptions import NoSuchNamespaceError
 from pyiceberg.io import FileIO
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -41,13 +41,14 @@ from olympia_cli.errors import InvalidLocation
 from olympia_cli.iceberg import changes
 from olympia_cli.iceberg.catalog import OlympiaCatalog, folder_of
 from olympia_cli.iceberg.changes import TableChanges, TableState
-from olympia_cli.iceberg.conversion import LOADS_CODE, translated
-from olympia_cli.iceberg.files import MetadataFiles
+from olympia_cli.iceberg.conversion import translated
 from olympia_cli.iceberg.format_v3 import V3
 from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
+from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg.settings import LOADS_CODE
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
-from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
+from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed, without_nulls
 from olympia_cli.rest.service import Located
 
 # Adapt a client's table updates to the current state of the table.
@@ -82,6 +83,21 @@ def check_columns(schema: Schema, before_v3: bool) -> None:
                 )
             seen.add(field.field_id)
             waiting.append(field.field_type)
+
+
+def with_field_numbers(document: dict[str, Any], key: str) -> dict[str, Any]:
+    """Number the fields of a partition spec in a request, below zero, where the client gives no id.
+
+    Iceberg's REST definition lets clients leave the ids to the catalog. `fitted` assigns them.
+    """
+    spec = document.get(key)
+    if not isinstance(spec, dict) or not isinstance(spec.get("fields"), list):
+        return document
+    fields = [
+        {"field-id": LAST - at, **without_nulls(field)} if isinstance(field, dict) else field
+        for at, field in enumerate(spec["fields"])
+    ]
+    return {**document, key: {**spec, "fields": fields}}
 
 
 def check_added(table: TableMetadata, updates: Sequence[TableUpdate]) -> None:
@@ -137,6 +153,10 @@ class _State:
         schemas, specs, orders = (table.schemas, table.partition_specs, table.sort_orders) if table else ((), (), ())
         self._schemas = _Numbered((one.schema_id, _columns(one)) for one in schemas)
         self._specs = _Numbered((one.spec_id, _terms(one)) for one in specs)
+        self._field_ids = {
+            (field.source_id, field.transform): field.field_id for spec in specs for field in spec.fields
+        }
+        self._last_field_id = getattr(table, "last_partition_id", None) or PARTITION_FIELD_ID_START - 1
         self._orders = _Numbered((one.order_id, one.fields) for one in orders)
         self._location = table.location if table else None
         self._properties = set(table.properties) if table else set()
@@ -159,7 +179,8 @@ class _State:
                 return (_with(update, schema_ids=there),) if there else ()
             case AddPartitionSpecUpdate():
                 number = self._specs.place(update.spec.spec_id, _terms(update.spec))
-                return _numbered(number, lambda id: _with(update, spec=_with(update.spec, spec_id=id)))
+                fields = self._with_field_ids(update.spec)
+                return _numbered(number, lambda id: _with(update, spec=_with(update.spec, spec_id=id, fields=fields)))
             case SetDefaultSpecUpdate():
                 return (_with(update, spec_id=self._specs.meant(update.spec_id)),)
             case RemovePartitionSpecsUpdate():
@@ -195,6 +216,20 @@ class _State:
             case RemovePartitionStatisticsUpdate():
                 return _if_there(update, self._partition_statistics)
         return (update,)
+
+    def _with_field_ids(self, spec: PartitionSpec) -> tuple[PartitionField, ...]:
+        """Return the fields with an id for each. A field that another spec has keeps its id there."""
+        self._last_field_id = max(self._last_field_id, *(field.field_id for field in spec.fields), 0)
+        fields: list[PartitionField] = []
+        for field in spec.fields:
+            if field.field_id < 0:
+                id = self._field_ids.get((field.source_id, field.transform))
+                if id is None or any(other.field_id == id for other in fields):
+                    id = self._last_field_id = self._last_field_id + 1
+                field = _with(field, field_id=id)
+            fields.append(field)
+            self._field_ids.setdefault((field.source_id, field.transform), field.field_id)
+        return tuple(fields)
 
     def _without_snapshots(self, update: RemoveSnapshotsUpdate) -> Sequence[TableUpdate]:
         """Remove the snapshots with their statistics. PyIceberg would keep the partition statistics."""

@@ -20,7 +20,7 @@ from olympia_cli.names import Kind, TableName, ViewName, plural
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, page
 from olympia_cli.rest.failures import Failure, bad_request, objects, parsed
-from olympia_cli.rest.served import ServedCatalog, check_code, check_columns, check_registered
+from olympia_cli.rest.served import ServedCatalog, check_code, check_columns, check_registered, with_field_numbers
 from olympia_cli.rest.service import etag_of, table_answer
 
 _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
@@ -63,7 +63,7 @@ def create(call: Call) -> Response:
     schema = call.document().get("schema")
     if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
         raise bad_request("a table has a schema with fields")
-    request = parsed(_CreateTable.model_validate, call.document())
+    request = parsed(_CreateTable.model_validate, with_field_numbers(call.document(), "partition-spec"))
     name = TableName(call.namespace, request.name)
     check_reachable(name.name)
     served = ServedCatalog.of_call(call, f"create table {name}")
@@ -167,7 +167,7 @@ def _commit(document: dict[str, Any], name: TableName) -> Commit:
     return (
         name,
         parsed(_REQUIREMENTS.validate_python, requirements, field="requirements"),
-        parsed(_UPDATES.validate_python, updates, field="updates"),
+        parsed(_UPDATES.validate_python, [with_field_numbers(update, "spec") for update in updates], field="updates"),
     )
 
 

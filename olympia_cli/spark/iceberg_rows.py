@@ -19,8 +19,8 @@ from olympia_cli.errors import (
     StorageFailed,
     Unsupported,
 )
-from olympia_cli.iceberg.conversion import trusted
 from olympia_cli.iceberg.locations import parse_location
+from olympia_cli.iceberg.settings import trusted
 from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.options import ReadOptions, WriteOptions
 from olympia_cli.storage.open import check_opens

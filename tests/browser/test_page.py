@@ -281,6 +281,20 @@ def test_no_page_scrolls_sideways(served, browser, page, width):
     assert browser.ask("parseFloat(getComputedStyle(document.body).fontSize)") >= 15
 
 
+@pytest.mark.parametrize("width", [320, 400, 1400])
+@pytest.mark.parametrize("page", ["health", "table", "view", "version"])
+def test_a_name_keeps_its_distance_from_its_value(served, browser, page, width):
+    browser.resize(width)
+    browser.open(address(served, page))
+    touching = """[...document.querySelectorAll('dl.facts dt')].filter(name => {
+        const range = document.createRange()
+        range.selectNodeContents(name)
+        const [text, value] = [range.getBoundingClientRect(), name.nextElementSibling.getBoundingClientRect()]
+        return value.top < text.bottom - 1 && value.left < text.right + 8
+    }).map(name => name.innerText)"""
+    assert browser.ask(touching) == []
+
+
 BOXES = """(selector => [...document.querySelectorAll(selector)].map(e => {
     const box = e.getBoundingClientRect()
     return [box.left, box.top, box.right, box.bottom]

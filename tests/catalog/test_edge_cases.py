@@ -8,6 +8,7 @@ import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
     CommitConflict,
     CommitUnknown,
@@ -346,10 +347,21 @@ class TestDistributed:
         assert distributed.load(catalog, running.id).transaction.exists(TableName("new", "t"))
 
 
-def test_a_shortened_lifetime_does_not_hide_a_commit_at_a_freed_name(catalog):
-    """Purge goes by today's lifetime; a transaction that began under a longer one looks at the oldest version too."""
+class PurgedMeanwhile(WrappedStore):
+    """Versions 0 to 3 are purged just before a root is created."""
+
+    purges = False
+
+    def create(self, path, data):
+        if self.purges and path.startswith("vn/"):
+            self.inner.overwrite(OLDEST, b"4")
+            self.inner.delete_many([root_path(version) for version in range(4)])
+        super().create(path, data)
+
+
+def begun_below_four_versions() -> tuple[PurgedMeanwhile, Catalog, Transaction]:
     clock = FakeClock()
-    store = MemoryStore()
+    store = PurgedMeanwhile(MemoryStore())
     long_lived = Catalog.create(store, clock=clock)
     transaction = long_lived.begin()
     transaction.create_namespace(NamespaceName("late"))
@@ -357,10 +369,23 @@ def test_a_shortened_lifetime_does_not_hide_a_commit_at_a_freed_name(catalog):
         with long_lived.transaction() as other:
             other.create_namespace(NamespaceName(f"n{number}"))
     clock.advance(2 * 3_600_000)
-    store.overwrite(OLDEST, b"4")
-    store.delete_many(["vn/" + format(version, "032b")[::-1] for version in range(4)])
+    store.purges = True
+    return store, long_lived, transaction
+
+
+def test_a_shortened_lifetime_does_not_hide_a_commit_at_a_freed_name():
+    """Purge goes by today's lifetime; a transaction that began under a longer one looks at the oldest version too."""
+    _, long_lived, transaction = begun_below_four_versions()
     with pytest.raises(CommitUnknown):
         long_lived.commit(transaction)
+
+
+def test_a_commit_whose_base_was_purged_leaves_nothing_at_a_freed_name():
+    store, long_lived, transaction = begun_below_four_versions()
+    store.inner.delete_many([root_path(version) for version in range(4)])
+    with pytest.raises(CommitConflict, match="version 0, at which the transaction began, is gone"):
+        long_lived.commit(transaction)
+    assert not store.exists(root_path(1))
 
 
 def test_a_commit_that_cannot_look_for_its_name_any_more_is_unknown_and_not_failed():

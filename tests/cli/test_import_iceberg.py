@@ -71,6 +71,10 @@ def test_a_table_that_was_changed_here_is_left_as_it_is(bring, source, tmp_path)
     assert done.json["problems"] == [{"what": "a.t", "why": "it was changed here, or another table has that name"}]
     assert rows_in(tmp_path, "a.t") == 6
     bring().failed(3, "1 table left out")
+    # cron mails the reason, too
+    quiet = bring("-q")
+    quiet.failed(3, "1 table left out")
+    assert quiet.stderr.startswith("warning: left out a.t: it was changed here")
 
 
 def test_what_cannot_come_is_told_and_the_rest_comes(bring, source, tmp_path):

@@ -16,7 +16,7 @@ from tests.cli.test_terminal import Seen, look
 WORK = """
 import sys, time
 import typer
-from olympia_cli.cli import context
+from olympia_cli.cli.session import Session
 from olympia_cli.cli.output.terminal import Bar
 from olympia_cli.errors import CatalogNotFound
 from tests.helpers.patience import wait_until
@@ -25,7 +25,7 @@ written, write = [], sys.stderr.write
 sys.stderr.write = lambda text: (written.append(text), write(text))[1]
 
 def work(ctx):
-    session = context.Session(ctx)
+    session = Session(ctx)
     {before}
     with session.progress() as progress:
         progress.advance()

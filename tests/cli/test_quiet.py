@@ -204,6 +204,28 @@ class TestVerdicts:
         assert done.exit_code == 40
         assert done.stderr.startswith("error: ")
 
+    def test_an_undo_that_leaves_versions_says_which(self, run: Run, place: Path):
+        for name in ("b", "c"):
+            run("-c", place, "ns", "create", name, "-q").ok()
+        words = ("--offline", "--grace", "0s", "--keep-last", "1", "--older-than", "0s", "--yes")
+        run("-c", place, "expire", *words, "-q").ok()
+        (place / root_path(1)).unlink()
+        done = run("-c", place, "expire", "undo", "--yes", "-q")
+        assert (done.exit_code, done.stdout) == (3, "")
+        lines = done.stderr.splitlines()
+        assert lines[0] == "leaves v0…v1 (2 versions) in quarantine, because files are missing or damaged:"
+        assert lines[1].startswith(f"  {root_path(1)}: ")
+        assert lines[-1] == f"restore the files from a backup, and then: olympia -c {place} expire undo"
+
+    def test_a_salvage_that_may_lose_something_says_what(self, run: Run, damageable: Sample, tmp_path: Path):
+        latest = Catalog(LocalStore(damageable.uri)).snapshot().version
+        (damageable.folder / root_path(latest)).unlink()
+        done = run("-c", damageable.uri, "fsck", "--salvage", tmp_path / "saved", "-q")
+        assert done.exit_code == 3
+        lines = done.stderr.splitlines()
+        assert lines[0] == "  1 version missing"
+        assert re.fullmatch(r"[0-9]+ objects of v[0-9]+ are in .*; [0-9]+ objects? lost", lines[-1]), lines
+
     @pytest.mark.parametrize("words", [("status",), ("doctor",), ("fsck",)], ids=" ".join)
     def test_what_was_asked_for_is_printed(self, run: Run, place: Path, words: tuple[str, ...]):
         """A program that asked for JSON or CSV gets it."""

@@ -256,6 +256,8 @@ class TestKeysThatAreNone:
             ('[default]\ncatalog = "x"\n[default.storag]\nanon = true\n', ["storag", "did you mean storage?"]),
             ('[default]\ncatalog = "x"\nendpoint_url = "y"\n', ["endpoint_url", "write it in [default.storage]"]),
             ('[default]\ncatalog = "x"\nhush = "hush-hush"\n', ["hush", "catalog and storage"]),
+            ('[default]\nuri = "hush-hush"\n', ["uri", "did you mean catalog?"]),
+            ('[prod]\nlocation = "hush-hush"\n', ["location", "the profile prod", "did you mean catalog?"]),
             ('catalog = "x"\n', ["catalog", "outside of a profile", "write it in [default]"]),
             ('endpoint_url = "y"\n[default]\ncatalog = "x"\n', ["endpoint_url", "write it in [default]"]),
         ],

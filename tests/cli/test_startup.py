@@ -97,7 +97,7 @@ def test_neither_reading_nor_writing_imports_what_pyarrow_would_ask(args, sample
     assert "pyarrow" in modules
     assert not modules & {"numpy", "pandas", "pyarrow.compute", "pyarrow.parquet", "pyarrow.dataset", "pytz"}
     # nor what only a rollback, a lost race or a reference to an export asks
-    assert not modules & {"olympia_cli.tree.diff", "olympia_cli.catalog.lineage", "olympia_cli.catalog.retained"}
+    assert not modules & {"olympia_cli.tree.diff", "olympia_cli.catalog.distributed"}
 
 
 def test_numpy_is_there_for_those_that_may_ask_spark(sample):

@@ -206,6 +206,28 @@ class TestTables:
         wide = look("-c", lake, "table", "files", "-o", "wide", width=width).screen
         assert all(file in re.sub(r"\s", "", wide) for file in files)
 
+    def test_files_in_folders_of_partitions_take_a_line_each(self, run, tmp_path):
+        """80 columns have room for the partition or for its folders."""
+        lake = str(tmp_path / "lake")
+        run("init", lake, "-q").ok()
+        run("-c", lake, "ns", "create", "ns", "-q").ok()
+        words = ("--schema", "id long, day date, country string", "--partition-by", "day", "--partition-by", "country")
+        run("-c", lake, "table", "create", "ns.t", *words, "-q").ok()
+        (tmp_path / "rows.csv").write_text(
+            "id,day,country\n1,2026-01-01,de\n2,2026-01-02,fr\n3,2026-01-02,us\n4,2026-01-01,de\n"
+        )
+        for _ in range(2):
+            run("-c", lake, "table", "append", "ns.t", "rows.csv", "-q").ok()
+        files = [row["location"] for row in run("-c", lake, "table", "files", "--json").json["files"]]
+        rows = split_at_gap(look("-c", lake, "table", "files", width=80).plain)[2]
+        places = [row.split()[-1] for row in rows]
+        assert len(set(places)) == len(files) == 6
+        for file, row, place in zip(files, rows, places, strict=True):
+            assert "day=" in row
+            assert "country=" in row
+            assert re.fullmatch("…/(.*)….parquet", place)[1] in file
+        assert "…/" not in look("-c", lake, "table", "files", width=160).screen.partition("RECORDS")[2]
+
     def test_one_row_alone_has_short_forms_too(self, run, tmp_path):
         lake = str(tmp_path / "lake")
         run("init", lake, "-q").ok()

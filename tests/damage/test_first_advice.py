@@ -240,6 +240,7 @@ CASES: dict[Callable[[], MemoryStore], list[tuple[Damage, ...]]] = {
         (("truncated", "manifest"), ("flipped", "table")),
         (("missing", "first root"),),
         (("exchanged", "root", "older root"),),
+        (("exchanged", "leaf", "inner"), ("missing", "table"), ("empty", "root before")),
     ],
     purged: [
         (("truncated", "root"),),
@@ -267,12 +268,17 @@ CASES: dict[Callable[[], MemoryStore], list[tuple[Damage, ...]]] = {
         (("flipped", "view"), ("missing", "leaf")),
         (("copied", "root", "older root"),),
         (("empty", "root before"),),
+        (("empty", "root"), ("empty", "former leaf")),
+        (("copied", "root", "former leaf"), ("flipped", "last inner")),
+        (("truncated", "root"), ("exchanged", "namespace", "former leaf"), ("flipped", "table")),
+        (("exchanged", "last inner", "last leaf"), ("empty", "catalog")),
     ],
     in_a_root: [
         (("missing", "root"),),
         (("truncated", "root"),),
         (("exchanged", "root", "root before"),),
         (("missing", "table"), ("missing", "root before")),
+        (("copied", "root", "root before"), ("missing", "hint")),
     ],
 }
 

@@ -14,7 +14,7 @@ from pyiceberg.exceptions import CommitFailedException
 
 from olympia_cli import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.iceberg.conversion import ONE_SDK, io_properties, store_options
+from olympia_cli.iceberg.settings import ONE_SDK, io_properties, store_options
 from olympia_cli.importers.deltacat.adoption import Adoption, import_at
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.source import Source

@@ -229,6 +229,28 @@ def test_schemas_and_partitionings_that_are_not_in_use_go(served):
     assert [one["spec-id"] for one in metadata["partition-specs"]] == [1]
 
 
+@pytest.mark.parametrize("given", [{}, {"field-id": None}], ids=["missing", "null"])
+def test_the_catalog_numbers_the_fields_of_a_partitioning(served, given):
+    """Iceberg's REST definition has no need for their ids, and its client for Rust leaves them out."""
+
+    def spec(*terms: tuple[int, str]) -> dict[str, Any]:
+        fields = [
+            {"source-id": source, "transform": how, "name": f"{how[:3]}_{source}", **given} for source, how in terms
+        ]
+        return {"fields": fields} if not given else {"spec-id": None, "fields": fields}
+
+    def ids(metadata: dict[str, Any]) -> list[list[int]]:
+        return [[field["field-id"] for field in one["fields"]] for one in metadata["partition-specs"]]
+
+    name = f"numbered_{len(given)}"
+    assert ids(made(served, name, **{"partition-spec": spec((1, "bucket[4]"), (1, "identity"))})) == [[1000, 1001]]
+    more = {"action": "add-spec", "spec": spec((1, "identity"), (2, "identity"), (2, "truncate[3]"))}
+    metadata = committed(served, name, *schema(MORE), more, {"action": "set-default-spec", "spec-id": -1})
+    assert ids(metadata) == [[1000, 1001], [1001, 1002, 1003]]
+    assert metadata["last-partition-id"] == 1003
+    assert ids(committed(served, name, more)) == ids(metadata), "it has this one already"
+
+
 @pytest.mark.parametrize("commit", [{"requirements": None}, {"updates": None}, {"identifier": None}, {}])
 def test_null_and_a_missing_field_of_a_commit_are_none(served, commit):
     """Iceberg's own parser takes them so, and its client for Go sends them."""
@@ -246,6 +268,7 @@ def test_null_fields_of_other_requests_are_missing_ones(served):
     assert served.post("/v1/namespaces", {"namespace": ["nil"], "properties": None}).status_code == 200
     new = {"name": "t", "schema": SCHEMA, "location": None, "partition-spec": None, "write-order": None}
     new |= {"properties": None, "stage-create": None}
+    new["schema"] = {**SCHEMA, "schema-id": None, "identifier-field-ids": None}
     assert served.post("/v1/namespaces/nil/tables", new).status_code == 200
     changed = {"updates": {"a": "b"}, "removals": None}
     assert served.post("/v1/namespaces/nil/properties", changed).status_code == 200
@@ -259,6 +282,7 @@ def test_an_error_names_the_field(served):
         ({"requirements": 1}, "requirements is not a list of objects"),
         ({"updates": [1]}, "updates is not a list of objects"),
         ({"updates": [{"action": "set-properties"}]}, "updates.0.set-properties.updates: Field required"),
+        ({"updates": [{"action": "set-properties", "updates": None}]}, "updates.0.set-properties.updates: Field"),
         ({"requirements": [{"type": "assert-table-uuid", "uuid": "x"}]}, "requirements.0.assert-table-uuid.uuid"),
     ):
         answer = served.post(f"{TABLES}/fields", body)

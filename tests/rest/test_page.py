@@ -230,6 +230,30 @@ def test_a_version_unfolds_to_the_fields_that_changed(served):
     assert next(part for part in page.text.split("<li") if "renamed table" in part).startswith(' class="renamed"')
 
 
+def test_a_revert_of_an_alter_and_a_dropped_export_are_shown_as_such(tmp_path):
+    catalog = Catalog.create(LocalStore(tmp_path / "catalog"))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("n"), {"owner": "ann"})
+    with catalog.transaction() as transaction:
+        transaction.alter_namespace(NamespaceName("n"), {"owner": "bob"})
+
+    def typed(*command: str) -> None:
+        program = [sys.executable, "-m", "olympia_cli", "-c", catalog.store.uri, *command]
+        subprocess.run(program, capture_output=True, check=True)
+
+    typed("revert", "v2", "--yes")
+    typed("export", "create", "friday", "--dest", str(tmp_path / "friday"))
+    typed("export", "drop", "friday", "--yes")
+    with serving(catalog.store) as found:
+        page = found.http.get("/versions")
+        check(page)
+        assert "mode full, dropped v4" in words(page)
+        assert "~ altered namespace n" in words(page).partition("reverts v2")[2].partition("v2")[0]
+        version = found.http.get("/version?v=3")
+        check(version)
+        assert "~ altered namespace n from v1" in words(version)
+
+
 def test_many_similar_actions_share_a_line_that_unfolds_to_their_names():
     catalog = Catalog.create(MemoryStore())
     with catalog.transaction() as transaction:

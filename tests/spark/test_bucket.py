@@ -8,7 +8,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import StorageDenied
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.iceberg.conversion import io_properties
+from olympia_cli.iceberg.settings import io_properties
 from olympia_cli.names import NamespaceName
 from olympia_cli.spark import append
 from olympia_cli.spark.failures import explained

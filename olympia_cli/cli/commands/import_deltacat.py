@@ -158,7 +158,7 @@ def _inspect(session: Session, origin: Source, source: str, before: int, into: s
 
 def _place(session: Session, origin: Source, source: str) -> tuple[str, dict[str, str]]:
     """Return the location of the source's files, and PyIceberg's properties to read them."""
-    from olympia_cli.iceberg.conversion import io_properties
+    from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.storage.open import scheme_of
 
     base = f"file://{origin.store.uri}" if scheme_of(source) == "file" else source.rstrip("/")

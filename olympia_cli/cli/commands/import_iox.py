@@ -64,7 +64,7 @@ def run(
     need_pyiceberg(12)
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.format.node import Sizes
-    from olympia_cli.iceberg.conversion import io_properties
+    from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.footers import open_io
     from olympia_cli.importers.iceberg import Imported
     from olympia_cli.importers.iox.plans import Planner, count

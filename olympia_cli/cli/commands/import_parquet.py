@@ -53,7 +53,7 @@ def run(
         check_name(into, "namespace")
     need_pyiceberg()
     from olympia_cli.cli.config import Location
-    from olympia_cli.iceberg.conversion import io_properties
+    from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.iceberg import Imported
     from olympia_cli.importers.objects import Renaming
     from olympia_cli.importers.parquet import find_folders, not_of

@@ -99,7 +99,7 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
     if latest is None:
         return 0
     if report.damaged:
-        session.say(f"the catalog is damaged: {session.command('fsck')}")
+        session.say(f"the catalog is damaged: {session.command('fsck')}", is_problem=True)
         return 50
     if not plan.is_done:
         session.say(f"when you no longer need the former catalog: {session.command('promote --forget')}")

@@ -86,12 +86,13 @@ def undo(session: Session, plan: UndoPlan, errors: Sequence[Finding]) -> None:
     if not plan.is_empty:
         session.say(f"brings back {versions_said(plan.versions)}; the oldest version is v{plan.oldest} then")
     if plan.left:
-        session.say(f"leaves {versions_said(plan.left)} in quarantine, because files are missing or damaged:")
-        for error in errors[:SHOWN]:
-            session.say(f"  {error.path}: {error.message}")
+        left = f"leaves {versions_said(plan.left)} in quarantine, because files are missing or damaged:"
+        lines = [left, *(f"  {error.path}: {error.message}" for error in errors[:SHOWN])]
         if len(errors) > SHOWN:
-            session.say(f"  … and {len(errors) - SHOWN:,} more")
-        session.say(f"restore the files from a backup, and then: {session.command('expire undo')}")
+            lines.append(f"  … and {len(errors) - SHOWN:,} more")
+        lines.append(f"restore the files from a backup, and then: {session.command('expire undo')}")
+        for line in lines:
+            session.say(line, is_problem=True)
 
 
 def question(plan: ExpirePlan) -> str:

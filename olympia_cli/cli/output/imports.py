@@ -63,7 +63,7 @@ def print_imported(
     ]
     left_out = [*((omission.what, omission.why) for omission in outcome.left_out), *skipped]
     for what, why in left_out[:SHOWN]:
-        session.say(f"warning: left out {what}: {why}")
+        session.say(f"warning: left out {what}: {why}", is_problem=True)
     if left_out:
         remedy = next((omission.remedy for omission in _left_out(outcome) if omission.remedy is not None), None)
         advice, command = (hint, ()) if remedy is None else (remedy.hint, remedy.command)

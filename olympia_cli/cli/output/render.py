@@ -248,8 +248,8 @@ def _write_rows(
     )
     if session.output is not Output.WIDE and not grid.fits(session.width):
         grid = grid.without_constants()
-        short = grid if grid.fits(session.width) else grid.shortened()
-        grid = short if short.fits(session.width) else grid
+        shorter = (grid, grid.shortened(), grid.shortened(without_folders=True))
+        grid = next((form for form in shorter if form.fits(session.width)), grid)
     if grid.common:
         _write_blocks(session, out, list(grid.common), [list(grid.common.values())])
         out.write("\n")
@@ -298,11 +298,16 @@ class _Grid:
         rows = [[row[at] for at in stays] for row in self.rows]
         return _Grid([self.columns[at] for at in stays], rows, [self.rigid[at] for at in stays], common)
 
-    def shortened(self) -> _Grid:
-        """Shorten places, and move the folder that they share to `common`."""
+    def shortened(self, *, without_folders: bool = False) -> _Grid:
+        """Shorten places, and move the folder that they share to `common`. The last form has names of files alone."""
+        import re
+
         columns, common = [], dict(self.common)
         for column, cells in zip(self.columns, self._cells(), strict=True):
             folder, short = _short_places(cells) if column.place else ("", cells)
+            names = [re.sub(r".*/", "…/", cell) for cell in short] if column.place and without_folders else short
+            # distinct places stay distinct
+            short = names if len(set(names)) == len(set(short)) else short
             if folder:
                 common[column] = f"{folder}…"
             columns.append(short)

@@ -22,8 +22,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.iceberg.appends import folder_store, write_rows
 from olympia_cli.iceberg.changes import decode_metadata, encode_metadata
-from olympia_cli.iceberg.conversion import ONE_SDK, same_sdk
 from olympia_cli.iceberg.locations import parse_location
+from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
 from olympia_cli.importers.deltacat.bodies import Entry, TableVersion
 from olympia_cli.importers.deltacat.rows import fitted, is_readable, read_rows
 from olympia_cli.importers.deltacat.schemas import ID, Unfit, arrow_schema

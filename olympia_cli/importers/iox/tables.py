@@ -28,10 +28,11 @@ from olympia_cli.catalog.staging import IMPORTED
 from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.format.strict_json import read_json
 from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.conversion import LOCATION_PROVIDER, identifier_of
-from olympia_cli.iceberg.files import MetadataFiles
+from olympia_cli.iceberg.conversion import identifier_of
 from olympia_cli.iceberg.format_v3 import NewFile, encode, with_snapshot
 from olympia_cli.iceberg.locations import parse_location
+from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg.settings import LOCATION_PROVIDER
 from olympia_cli.iceberg.transaction import CatalogTransaction
 from olympia_cli.importers.iceberg import Imported, LeftOut
 from olympia_cli.importers.iox.columns import statistics

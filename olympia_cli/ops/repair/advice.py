@@ -70,6 +70,8 @@ class Advice:
     leaves_versions: int = 0
     """The number of older versions that a new catalog lacks."""
     catalog: str | None = None
+    objects: int = 0
+    """The number of objects afterwards, if it is known and the loss is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,8 @@ def advise(
 
 
 def _cost(advice: Advice) -> tuple[bool, int]:
-    return advice.loses is None, advice.loses or 0
+    """Return the loss, for comparisons. Among unknown losses, the command that keeps most objects comes first."""
+    return (True, -advice.objects) if advice.loses is None else (False, advice.loses)
 
 
 def _unfinished(store: Store) -> Iterator[Advice]:
@@ -160,9 +163,11 @@ def _planned(
     except Unsupported:
         return  # the program that wrote it may be able to repair it
     if plan.steps:
-        yield Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan))
+        yield Advice(
+            tuple(REPAIR.split()), _lost(plan.steps), _why(plan), objects=sum(step.objects for step in plan.steps)
+        )
         for step in plan.alternatives:
-            yield Advice((*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text)
+            yield Advice((*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text, objects=step.objects)
         if any(step.lost_ranges for step in plan.steps):
             yield from _salvage(store, "a repair leaves something open", places(), progress)
     elif any(finding.hint == SALVAGE for finding in report.findings):
@@ -212,13 +217,13 @@ def _salvage(store: Store, refused: str, places: Places, progress: Progress) -> 
     finished = next((place for place, written_from in places.salvages.items() if written_from == source), None)
     if finished is not None:
         why = f"{refused}; a salvage wrote {origin} to {finished}, and this puts it in the catalog's place"
-        yield Advice(("promote", finished), _left_behind(report), why)
+        yield Advice(("promote", finished), _left_behind(report), why, objects=report.objects)
         return
     why = (
         f"{refused}; this writes {origin}, {report.objects:,} objects, into a new catalog, which promote puts in place"
     )
     versions, _ = list_versions(store)
-    yield Advice(words, _left_behind(report), why, max(len(versions) - 1, 0))
+    yield Advice(words, _left_behind(report), why, max(len(versions) - 1, 0), objects=report.objects)
 
 
 def _left_behind(report: SalvageReport) -> int | None:

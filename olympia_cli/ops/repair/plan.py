@@ -29,6 +29,8 @@ class RepairStep:
     """The objects of `reverts` that do not exist now."""
     doubtful: tuple[ObjectName, ...] = ()
     """The objects that are known only from leftover files."""
+    objects: int = 0
+    """The number of objects afterwards. A `rollback` counts no object that it returns to an older state."""
 
     @property
     def cost(self) -> tuple[bool, int, int]:

@@ -147,9 +147,7 @@ def plan_repair(
     versions = _counting(every, catalog, hints)
     codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
     ahead = hints.latest if names_lost(hints.latest, head, catalog.definition) else None
-    strays = [stray.version for stray in latest.chain.strays]
-    # a copy may have overwritten the root of a commit; without a hint nothing rules that out
-    overwritten = head + 1 if hints.latest is None and head + 1 in strays else None
+    overwritten = overwritten_version(latest, hints.latest)
     if errors or ahead is not None or overwritten is not None:
         progress.phase("reading what the latest version holds")
         # versions in quarantine can be read, and their logs record what was written
@@ -228,6 +226,15 @@ def existing_versions(store: Store) -> list[int]:
     if what_remains(store):
         raise Refused(f"{store.uri} has no root of any version", hint=_SALVAGE)
     raise catalog_not_found(store)
+
+
+def overwritten_version(latest: LatestVersion, hint: int | None) -> int | None:
+    """Return the version after the latest if a stray root has its name, and no hint shows whether it existed.
+
+    A copy of another root may have overwritten the root of a commit.
+    """
+    after = latest.chain.latest + 1
+    return after if hint is None and any(stray.version == after for stray in latest.chain.strays) else None
 
 
 def missing_versions(versions: Sequence[int], most: int) -> tuple[list[int], int]:
@@ -333,7 +340,7 @@ class _Mending:
         stale, doubtful = (tuple(sorted(set(names), key=name_order)) for names in (content.stale, content.doubtful))
         doubts = [f"doubtful: {name.kind.word} {name}: {content.doubtful[name]}" for name in doubtful]
         details, unsure = (*self.damage, *content.notes, *doubts), tuple(content.lost_ranges)
-        return RepairStep("rebuild", text, lost, stale, unsure, details, doubtful=doubtful)
+        return RepairStep("rebuild", text, lost, stale, unsure, details, (), doubtful, len(content.entries))
 
     def _rollback_step(self, target: int) -> RepairStep:
         root, content, codec = self.files.root(target).root, self.content, self.codec
@@ -355,7 +362,9 @@ class _Mending:
         )
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
         back = tuple(sorted(returns, key=name_order))
-        return RepairStep("rollback", text, lost, older, unsure, self.damage, back)
+        # an object that comes back may have been dropped on purpose, and counts half
+        current = len(entries) - len(reverts - returns) - len(returns) // 2
+        return RepairStep("rollback", text, lost, older, unsure, self.damage, back, objects=current)
 
     def _rebuild(self) -> Repair:
         content, head = self.content, self.versions[-1]

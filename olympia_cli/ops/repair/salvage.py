@@ -46,7 +46,7 @@ from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import NEAR
 from olympia_cli.ops.repair.plan import SalvageReport, name_order
-from olympia_cli.ops.repair.repair import existing_versions, missing_versions
+from olympia_cli.ops.repair.repair import existing_versions, missing_versions, overwritten_version
 from olympia_cli.ops.walk.nodes import Flaw
 from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
@@ -120,8 +120,8 @@ def gather(files: RepairFiles) -> _NewCatalog:
     former, notes = _catalog(files, every, latest)
     # a root under a name that an expire has freed is not part of the history
     versions = [version for version in every if version >= purged_before(former)] or every
-    if versions and not names_lost(hint, versions[-1], former):
-        hint = None
+    if versions and latest is not None and not names_lost(hint, versions[-1], former):
+        hint = overwritten_version(latest, hint)
     gathered = _NewCatalog(without_protection(former), versions, notes)
     if versions and latest is not None:
         progress.phase("reading what the newest version holds")

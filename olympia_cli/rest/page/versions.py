@@ -119,6 +119,9 @@ def _alike(action: Action) -> tuple[str, int, str]:
 
 
 def _change(action: Action) -> str:
+    if action.type in RESTORES and describe_action(action)["detail"].get("replaces"):
+        # the object was there, with other content
+        return "altered"
     return next((change for change, types in _KINDS if action.type in types), "")
 
 
@@ -135,7 +138,8 @@ def _line(action: Action) -> dict[str, Any]:
         if "from_version" in detail:
             fields.append(f"from v{detail['from_version']}")
     else:
-        fields = [f"{key.replace('_', ' ')} {value}" for key, value in detail.items() if value not in (None, [], {})]
+        values = {key.replace("_", " "): value for key, value in detail.items() if value not in (None, [], {})}
+        fields = [key if value is True else f"{key} {value}" for key, value in values.items() if value is not False]
     return {
         "change": change,
         "words": f"{change} {kind}" if change else action.type_name.lower().replace("_", " "),
