@@ -226,7 +226,7 @@ def _see_also(names: Iterable[str]) -> list[str]:
 def _classes_by_code() -> dict[int, list[type[errors.OlympiaError]]]:
     classes: dict[int, list[type[errors.OlympiaError]]] = {}
     for error in vars(errors).values():
-        if isinstance(error, type) and issubclass(error, errors.OlympiaError) and error is not errors.OlympiaError:
+        if isinstance(error, type) and issubclass(error, errors.OlympiaError) and error not in errors.FAMILIES:
             classes.setdefault(error.exit_code, []).append(error)
     return classes
 
