@@ -64,64 +64,56 @@ def quoted(text: str, most: int = 60) -> str:
 # 2: usage
 
 
-class InvalidName(OlympiaError):
+class InvalidUsage(OlympiaError):
+    """Base class of the errors for wrong input, or for a part of the program that is not installed."""
+
+    exit_code = 2
+
+
+class InvalidName(InvalidUsage):
     """A namespace, table or view name that the format does not allow, or that is too long for this catalog."""
 
-    exit_code = 2
 
-
-class InvalidReference(OlympiaError):
+class InvalidReference(InvalidUsage):
     """A version reference that cannot be parsed."""
 
-    exit_code = 2
     default_hint = (
         "use a version (12), latest, latest~3, oldest, a time, yesterday, a duration ago (2h) or an export's name"
     )
 
 
-class InvalidOption(OlympiaError):
+class InvalidOption(InvalidUsage):
     """An option whose value is invalid for the operation."""
 
-    exit_code = 2
 
-
-class InvalidLine(OlympiaError):
+class InvalidLine(InvalidUsage):
     """A line of input that is not a valid action."""
 
-    exit_code = 2
 
-
-class InvalidLocation(OlympiaError):
+class InvalidLocation(InvalidUsage):
     """A catalog location that cannot be parsed."""
 
-    exit_code = 2
 
-
-class SparkMissing(OlympiaError):
+class SparkMissing(InvalidUsage):
     """Spark was requested, but PySpark or Java is not installed."""
 
-    exit_code = 2
     default_hint = "install olympia-cli[spark], and Java 17 or 21"
 
 
-class IcebergMissing(OlympiaError):
+class IcebergMissing(InvalidUsage):
     """The operation needs PyIceberg to read rows or columns of a table, and PyIceberg is not installed."""
 
-    exit_code = 2
     default_hint = "install olympia-cli[iceberg]"
 
 
-class ServerMissing(OlympiaError):
+class ServerMissing(InvalidUsage):
     """The server's dependencies are not installed."""
 
-    exit_code = 2
     default_hint = "install olympia-cli[serve]"
 
 
-class ExecutorUnprepared(OlympiaError):
+class ExecutorUnprepared(InvalidUsage):
     """Spark's executors lack a required Python package, or see other files at the location than the driver."""
-
-    exit_code = 2
 
 
 # 3: partly done
@@ -136,61 +128,55 @@ class PartlyDone(OlympiaError):
 # 10: not found
 
 
-class CatalogNotFound(OlympiaError):
+class NotFound(OlympiaError):
+    """Base class of the errors for something that does not exist."""
+
+    exit_code = 10
+
+
+class CatalogNotFound(NotFound):
     """There is no catalog at the location."""
 
-    exit_code = 10
 
-
-class _Missing:
-    """The version that was searched, and the namespace and name that are missing. The name is empty for a namespace."""
+class ObjectNotFound(NotFound):
+    """Base class of the errors for a missing namespace, table or view."""
 
     version: int | None = None
+    """The version that was searched."""
     missing: tuple[str, str] = ("", "")
+    """The namespace and the name that are missing. The name is empty for a namespace."""
 
 
-class NamespaceNotFound(_Missing, OlympiaError):
+class NamespaceNotFound(ObjectNotFound):
     """The namespace does not exist in this version."""
 
-    exit_code = 10
     for_new = False
     """True if a command was about to create an object in the namespace."""
 
 
-class TableNotFound(_Missing, OlympiaError):
+class TableNotFound(ObjectNotFound):
     """The table does not exist in this version."""
 
-    exit_code = 10
 
-
-class ViewNotFound(_Missing, OlympiaError):
+class ViewNotFound(ObjectNotFound):
     """The view does not exist in this version."""
 
-    exit_code = 10
 
-
-class VersionNotFound(OlympiaError):
+class VersionNotFound(NotFound):
     """The version does not exist yet, or no longer exists."""
 
-    exit_code = 10
 
-
-class ExportNotFound(OlympiaError):
+class ExportNotFound(NotFound):
     """No export with this name is recorded."""
 
-    exit_code = 10
 
-
-class TransactionNotFound(OlympiaError):
+class TransactionNotFound(NotFound):
     """No distributed transaction with this id exists."""
 
-    exit_code = 10
 
-
-class PathMissing(OlympiaError):
+class PathMissing(NotFound):
     """A requested file does not exist in the store."""
 
-    exit_code = 10
     is_dangling = False
     """True if the path is a dangling symbolic link."""
 
@@ -198,62 +184,58 @@ class PathMissing(OlympiaError):
 # 11: exists
 
 
-class CatalogExists(OlympiaError):
+class AlreadyExists(OlympiaError):
+    """Base class of the errors for something that exists already, or is not empty."""
+
+    exit_code = 11
+
+
+class ObjectExists(AlreadyExists):
+    """Base class of the errors for an existing namespace, table or view."""
+
+
+class CatalogExists(AlreadyExists):
     """A catalog already exists at the location."""
 
-    exit_code = 11
 
-
-class LocationNotEmpty(OlympiaError):
+class LocationNotEmpty(AlreadyExists):
     """The location holds files that do not belong to a catalog."""
 
-    exit_code = 11
     default_hint = "choose an empty folder or prefix"
 
 
-class NamespaceExists(OlympiaError):
+class NamespaceExists(ObjectExists):
     """The namespace already exists."""
 
-    exit_code = 11
 
-
-class NamespaceNotEmpty(OlympiaError):
+class NamespaceNotEmpty(AlreadyExists):
     """The namespace still holds tables or views."""
 
-    exit_code = 11
     default_hint = "drop its tables and views first, or use --cascade"
 
 
-class TableExists(OlympiaError):
+class TableExists(ObjectExists):
     """The table already exists."""
 
-    exit_code = 11
 
-
-class ViewExists(OlympiaError):
+class ViewExists(ObjectExists):
     """The view already exists."""
 
-    exit_code = 11
 
-
-class ExportExists(OlympiaError):
+class ExportExists(AlreadyExists):
     """An export with this name is already recorded."""
 
-    exit_code = 11
     default_hint = "choose another name, or drop that export first"
 
 
-class TransactionExists(OlympiaError):
+class TransactionExists(AlreadyExists):
     """A distributed transaction with this id already exists."""
 
-    exit_code = 11
     default_hint = "choose another id, or wait until an expire has removed that one"
 
 
-class PathTaken(OlympiaError):
+class PathTaken(AlreadyExists):
     """An exclusive creation failed because the path already holds other content."""
-
-    exit_code = 11
 
 
 # 12: refused
@@ -357,7 +339,6 @@ class StorageFailed(OlympiaError):
 class StorageFull(StorageFailed):
     """The store has no space left."""
 
-    exit_code = 30
     default_hint = "free some space and run it again; nothing was left half-written"
 
 
@@ -416,8 +397,6 @@ class Damaged(OlympiaError):
 class FileTooLarge(Damaged):
     """A file is larger than the limit for its kind, and is not read."""
 
-    exit_code = 40
-
     @classmethod
     def of(cls, path: str, size: int | None, limit: int) -> FileTooLarge:
         """Create the error for a file of `size` bytes (None: unknown) that exceeds `limit`."""
@@ -440,3 +419,6 @@ class Unsupported(OlympiaError):
 
 
 StoreError = PathMissing | PathTaken | StorageFailed | StorageDenied | OutcomeUnknown | PathOutside | FileTooLarge
+
+FAMILIES = (OlympiaError, InvalidUsage, NotFound, ObjectNotFound, AlreadyExists, ObjectExists)
+"""The base classes. They are caught, and never raised themselves."""

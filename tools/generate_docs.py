@@ -19,20 +19,14 @@ COMPLETIONS = {"bash": "olympia.bash", "zsh": "_olympia", "fish": "olympia.fish"
 
 
 def generate() -> dict[str, str]:
-    """Return the files as they should be: path to content. A command without a module is reported and left out."""
-    from olympia_cli.cli.app import COMMANDS, module_name
+    """Return the files as they should be: path to content."""
+    from olympia_cli.cli.app import COMMANDS
     from olympia_cli.cli.commands.completion import SCRIPTS
     from olympia_cli.cli.man_pages import command_page, file_name, program_page
 
     files = {f"completions/{COMPLETIONS[shell]}": script for shell, script in SCRIPTS.items()}
     files[f"man/{file_name()}"] = program_page()
-    for path in COMMANDS:
-        try:
-            files[f"man/{file_name(path)}"] = command_page(path)
-        except ModuleNotFoundError as error:
-            if error.name != module_name(path):
-                raise
-            print(f"note: olympia {path} is not there yet: no page for it", file=sys.stderr)
+    files |= {f"man/{file_name(path)}": command_page(path) for path in COMMANDS}
     files[JSON_PAGE] = json_page()
     files[JSON_SHAPES] = json_shapes()
     return files

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from olympia_cli.errors import Damaged, NamespaceNotFound, OlympiaError, TableNotFound, ViewNotFound, command_words
+from olympia_cli.errors import Damaged, NamespaceNotFound, ObjectNotFound, OlympiaError, ViewNotFound, command_words
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
@@ -25,8 +25,6 @@ LOOKS = (("fsck",), ("fsck", "--level", "full"))
 SEVERAL = ("diff", "log", "revert", "table history")
 """Commands that read more than one version."""
 
-NotThere = NamespaceNotFound | TableNotFound | ViewNotFound
-
 
 def complete(error: OlympiaError, ctx: typer.Context) -> None:
     """Turn the error's advice into a command that can be pasted."""
@@ -39,7 +37,7 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
         # if the latest version cannot be read either, the command for it finds the damage
         with suppress(OlympiaError):
             _point_to(error, ctx, session)
-    if not isinstance(error, NotThere) or error.version is None:
+    if not isinstance(error, ObjectNotFound) or error.version is None:
         return
     # an error in here must not replace the error that is reported
     with suppress(OlympiaError):
@@ -91,7 +89,7 @@ def _say_how_to_create(error: NamespaceNotFound, latest: Snapshot, txn: str | No
     error.command = command_words("ns", "create", *within, names=[namespace])
 
 
-def _say_what_is_there(error: NotThere, snapshot: Snapshot, at: list[str]) -> None:
+def _say_what_is_there(error: ObjectNotFound, snapshot: Snapshot, at: list[str]) -> None:
     from olympia_cli.names import NamespaceName, TableName, ViewName
 
     namespace, name = error.missing

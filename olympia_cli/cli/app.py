@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -25,7 +25,7 @@ CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 HIDDEN = {"__complete": "Complete a command line."}
 NEED_NUMPY = {
     *("table create", "table alter", "table files", "table append", "table head"),
-    *("expire", "export create", "export verify", "export resume", "export drop", "fsck", "doctor", "serve"),
+    *("expire", "export create", "export verify", "export resume", "fsck", "doctor", "serve"),
     *("import olympia", "import deltacat", "import iox", "import parquet", "import iceberg", "rebuild"),
 }
 """Commands that may use Spark or PyIceberg, which need pyarrow with numpy. For all others the program hides numpy."""
@@ -41,16 +41,20 @@ class LazyCommand(TyperCommand):
     def make_context(self, info_name: str | None, args: list[str], parent: Any = None, **extra: Any) -> Any:
         return self.load().make_context(info_name, args, parent=parent, **extra)
 
+    def get_short_help_str(self, limit: int = 0) -> str:
+        """Return the line of help as a whole, which is short."""
+        return self.help or ""
+
     def load(self) -> TyperCommand:
         """Import the real command, with the options that every command has."""
         from olympia_cli.cli.options import shared_params
 
         if self.path in NEED_NUMPY and sys.modules.get("numpy", self) is None:
             del sys.modules["numpy"]
-        module = import_module(module_name(self.path))
+        run, examples = function_and_examples(self.path)
+        epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples)
         single = typer.Typer(add_completion=False, rich_markup_mode=None)
-        settings: dict[str, Any] = {**CONTEXT_SETTINGS, **getattr(module, "CONTEXT_SETTINGS", {})}
-        single.command(self.name, context_settings=settings, epilog=_examples(module))(guarded(module.run))
+        single.command(self.name, context_settings=CONTEXT_SETTINGS, epilog=epilog)(guarded(run))
         command = typer.main.get_command(single)
         assert isinstance(command, TyperCommand)
         command.params.extend(shared_params())
@@ -118,12 +122,17 @@ def commands(table: dict[str, str], groups: dict[str, str]) -> dict[str, Any]:
 
 
 def module_name(path: str) -> str:
-    """Return the module of a command, which its path names."""
-    return "olympia_cli.cli.commands." + path.replace(" ", "_").replace("-", "_").strip("_")
+    """Return the module of a command, which is named by the command or by its group."""
+    group, _, _ = path.partition(" ")
+    words = group if group in GROUP_MODULES and path not in OWN_MODULES else path
+    return "olympia_cli.cli.commands." + words.replace(" ", "_").replace("-", "_").strip("_")
 
 
-def _examples(module: Any) -> str:
-    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in module.EXAMPLES)
+def function_and_examples(path: str) -> tuple[Callable[..., None], Sequence[str]]:
+    """Return the function of a command, and its examples. In the module of a group, the verb names both."""
+    module, (_, _, verb) = import_module(module_name(path)), path.rpartition(" ")
+    run, examples = getattr(module, "run", None), module.EXAMPLES
+    return (run, examples) if run is not None else (getattr(module, verb), examples[verb])
 
 
 COMMANDS = {
@@ -205,6 +214,12 @@ GROUPS = {
     "catalog": "Show and change the definition of the catalog.",
     "config": "Show the settings.",
 }
+
+GROUP_MODULES = {"ns", "table", "view", "txn", "export", "catalog"}
+"""Groups with one module for their commands. Each command of another group has a module of its own."""
+
+OWN_MODULES = {"table files"}
+"""Commands with a module of their own, though their group has one."""
 
 ALIASES = {"namespace": "ns", "list": "ls", "describe": "show", "rm": "drop", "mv": "rename", "at": "time-travel"}
 """Synonyms of command names; accepted, but not shown."""

@@ -13,7 +13,6 @@ import re
 import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from hashlib import sha256
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -227,8 +226,9 @@ def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the next word of a command's name."""
     from olympia_cli.cli.app import COMMANDS
 
-    at, paths = len(ctx.args), [path.split() for path in COMMANDS]
-    words = [path[at] for path in paths if path[:at] == ctx.args and len(path) > at]
+    before = list(ctx.params["command"] or ())
+    paths = [path.split() for path in COMMANDS]
+    words = [path[len(before)] for path in paths if path[: len(before)] == before and len(path) > len(before)]
     return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
 
 
@@ -292,6 +292,9 @@ def _read(path: Path) -> dict[str, tuple[float, list[str]]]:
 
 
 def _path(uri: str, options: Mapping[str, Any]) -> Path:
+    # not at the top: every command imports this module
+    from hashlib import sha256
+
     home = os.environ.get("XDG_CACHE_HOME", "")
     base = Path(home) if os.path.isabs(home) else Path.home() / ".cache"
     # a relative path means different catalogs in different folders; the options include the endpoint

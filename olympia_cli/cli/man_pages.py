@@ -9,11 +9,10 @@ import inspect
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 from olympia_cli import __version__, errors
-from olympia_cli.cli.app import COMMANDS, LazyCommand, app, module_name
+from olympia_cli.cli.app import COMMANDS, LazyCommand, app, function_and_examples
 from olympia_cli.cli.options import shared_params
 
 EXIT_CODES = {
@@ -114,8 +113,8 @@ def program_page() -> str:
 
 
 def command_page(path: str) -> str:
-    """Return the source of a command's page. Raise ModuleNotFoundError if there is no such command."""
-    module = import_module(module_name(path))
+    """Return the source of a command's page."""
+    run, examples = function_and_examples(path)
     command = LazyCommand(path, COMMANDS[path]).load()
     shared = {param.name for param in shared_params()}
     own = [param for param in command.params if param.name not in shared and not getattr(param, "hidden", False)]
@@ -123,7 +122,7 @@ def command_page(path: str) -> str:
     options = [param for param in own if param.param_type_name == "option"]
     group = path.rpartition(" ")[0]
     siblings = [other for other in COMMANDS if group and other != path and other.rpartition(" ")[0] == group]
-    paragraphs = inspect.cleandoc(module.run.__doc__ or "").split("\n\n")
+    paragraphs = inspect.cleandoc(run.__doc__ or "").split("\n\n")
     return _join(
         _head(path, _lower(COMMANDS[path].rstrip("."))),
         [".SH SYNOPSIS", _synopsis(path, arguments, options)],
@@ -131,7 +130,7 @@ def command_page(path: str) -> str:
         [".SH ARGUMENTS", *_arguments(arguments)] if arguments else [],
         [".SH OPTIONS", *_options(options), *_help_option()],
         [".SS Options of every command", *_options(shared_params())],
-        _end(module.EXAMPLES),
+        _end(examples),
         _see_also(["olympia", *(_page_name(other) for other in siblings)]),
     )
 
@@ -227,7 +226,7 @@ def _see_also(names: Iterable[str]) -> list[str]:
 def _classes_by_code() -> dict[int, list[type[errors.OlympiaError]]]:
     classes: dict[int, list[type[errors.OlympiaError]]] = {}
     for error in vars(errors).values():
-        if isinstance(error, type) and issubclass(error, errors.OlympiaError) and error is not errors.OlympiaError:
+        if isinstance(error, type) and issubclass(error, errors.OlympiaError) and error not in errors.FAMILIES:
             classes.setdefault(error.exit_code, []).append(error)
     return classes
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 from collections.abc import Callable
 from types import SimpleNamespace
 
@@ -185,3 +186,17 @@ def test_nothing_is_left_of_a_progress_bar(sample, width):
     lines = drawn(seen.screen, width)
     assert lines[0].split() == ["POLICY", "OLDEST", "VERSIONS", "FILES", "BYTES"]
     assert not [line for line in lines if "reading" in line or "━" in line]
+
+
+@pytest.mark.parametrize("name", ["table sales.lines", "view sales.open"])
+def test_a_drop_says_how_to_bring_the_object_back(sample, monkeypatch, name):
+    monkeypatch.setenv("COLUMNS", "200")
+    group, _, full_name = name.partition(" ")
+    stderr = io.StringIO()
+    with contextlib.redirect_stdout(Screen()), contextlib.redirect_stderr(stderr):
+        assert app(["-c", sample.uri, group, "drop", full_name], standalone_mode=False) == 0
+    _, _, command = stderr.getvalue().rstrip("\n").partition("to bring it back: olympia ")
+    assert command, stderr.getvalue()
+    with contextlib.redirect_stdout(Screen()):
+        assert app([*shlex.split(command)], standalone_mode=False) == 0
+        assert app(["-c", sample.uri, group, "show", full_name], standalone_mode=False) == 0

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
+import textwrap
 import tomllib
 from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,23 @@ import grimp
 import pytest
 
 import olympia_cli.cli.commands
-from olympia_cli.cli.app import ALIASES, COMMANDS, GROUPS, HIDDEN, NEED_NUMPY, LazyCommand, module_name
+from olympia_cli.cli.app import (
+    ALIASES,
+    COMMANDS,
+    GROUP_MODULES,
+    GROUPS,
+    HIDDEN,
+    NEED_NUMPY,
+    OWN_MODULES,
+    LazyCommand,
+    function_and_examples,
+    module_name,
+)
 from olympia_cli.cli.options import shared_params
 
 SLOW = {"pyarrow", "fsspec", "s3fs", "gcsfs", "google", "rich", "pydantic", "pyspark", "aiohttp", "botocore"}
-HERE = [path for path in COMMANDS if find_spec(module_name(path)) is not None]
+
+QUICK = {"olympia_cli.errors", "olympia_cli.format.paths", "olympia_cli.masking", "olympia_cli.names"}
 
 PROGRAM = """
 import sys
@@ -94,21 +107,50 @@ def test_numpy_is_there_for_those_that_may_ask_spark(sample):
 
 
 def test_those_that_lead_to_spark_or_pyiceberg_are_known():
-    """Whatever is imported on the way, at the top of a module or inside of it."""
+    """An import counts wherever it is: at the top of a module, or inside a function that the command may call."""
     graph = grimp.build_graph(
         "olympia_cli", include_external_packages=True, cache_dir=None, exclude_type_checking_imports=True
     )
     asking = {"numpy", "pandas", "pyiceberg", "pyspark"} & graph.modules
     assert asking >= {"pyiceberg", "pyspark"}
-    leading = [path for path in COMMANDS if any(graph.chain_exists(module_name(path), one) for one in asking)]
-    assert set(leading) == NEED_NUMPY
+    leading = {
+        path
+        for path in COMMANDS
+        for name in imports_of(path) & graph.modules
+        if any(name == one or graph.chain_exists(name, one) for one in asking)
+    }
+    assert leading == NEED_NUMPY
+
+
+def imports_of(path: str) -> set[str]:
+    """Return the modules that a command's function and the functions of its module that it calls may import."""
+    run, _ = function_and_examples(path)
+    module = sys.modules[run.__module__]
+    top = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in ast.parse(inspect.getsource(module)).body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    imports: set[str] = set()
+    functions = [run]
+    for function in functions:
+        nodes = list(ast.walk(ast.parse(textwrap.dedent(inspect.getsource(function)))))
+        names = {node.id for node in nodes if isinstance(node, ast.Name)}
+        inside = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+        imports |= {f"{node.module}.{alias.name}" for node in inside for alias in node.names}
+        imports |= {top[name] for name in names & top.keys()}
+        own = [value for name, value in vars(module).items() if name in names and inspect.isfunction(value)]
+        functions += [value for value in own if value.__module__ == module.__name__ and value not in functions]
+    return imports | {name.rpartition(".")[0] for name in imports}
 
 
 def test_one_command_imports_one_command(sample):
     _, modules = imported("-c", sample.uri, "ns", "create", "x")
-    assert [name for name in modules if name.startswith("olympia_cli.cli.commands.")] == [
-        "olympia_cli.cli.commands.ns_create"
-    ]
+    assert {name for name in modules if name.startswith("olympia_cli.cli.commands.")} == {
+        "olympia_cli.cli.commands.ns",
+        "olympia_cli.cli.commands.objects",
+    }
 
 
 def test_as_a_module(sample):
@@ -140,12 +182,23 @@ def loaded(path: str) -> Any:
     return LazyCommand(path, COMMANDS[path]).load()
 
 
-def test_no_module_is_astray():
-    """The path names the command: `table show` is table_show.py, and nothing else lies beside it."""
+def test_a_module_is_named_by_its_command_or_by_the_group_of_its_commands():
+    """`table show` is in table.py, `log` in log.py; beside them is only the module of the shared verbs."""
     folder = Path(olympia_cli.cli.commands.__file__).parent
-    found = {f"olympia_cli.cli.commands.{file.stem}" for file in folder.glob("*.py")}
+    files = {f"olympia_cli.cli.commands.{file.stem}" for file in folder.glob("*.py")}
     known = {module_name(path) for path in (*COMMANDS, *HIDDEN)}
-    assert found - known == {"olympia_cli.cli.commands.__init__"}
+    assert known <= files
+    assert files - known == {"olympia_cli.cli.commands.__init__", "olympia_cli.cli.commands.objects"}
+    assert set(GROUPS) > GROUP_MODULES
+    assert set(COMMANDS) > OWN_MODULES
+
+
+@pytest.mark.parametrize("group", sorted(GROUP_MODULES))
+def test_the_module_of_a_group_has_its_commands_in_their_order(group):
+    module = import_module(f"olympia_cli.cli.commands.{group}")
+    verbs = [path.split()[1] for path in COMMANDS if path.startswith(f"{group} ") and path not in OWN_MODULES]
+    assert list(module.EXAMPLES) == verbs
+    assert [name for name in vars(module) if name in verbs] == verbs
 
 
 def test_every_group_has_commands_and_every_command_a_group():
@@ -156,16 +209,16 @@ def test_every_group_has_commands_and_every_command_a_group():
     assert not set(ALIASES) & words
 
 
-@pytest.mark.parametrize("path", HERE)
+@pytest.mark.parametrize("path", COMMANDS)
 def test_the_line_of_help_is_the_first_of_the_docstring(path):
-    module = import_module(module_name(path))
-    assert module.run.__doc__.splitlines()[0] == COMMANDS[path]
+    run, _ = function_and_examples(path)
+    assert run.__doc__.splitlines()[0] == COMMANDS[path]
     assert loaded(path).help.splitlines()[0] == COMMANDS[path]
 
 
-@pytest.mark.parametrize("path", HERE)
+@pytest.mark.parametrize("path", COMMANDS)
 def test_every_command_has_examples_of_itself(path):
-    examples = import_module(module_name(path)).EXAMPLES
+    _, examples = function_and_examples(path)
     assert examples
     for line in examples:
         before, olympia, after = line.partition("olympia ")
@@ -174,7 +227,7 @@ def test_every_command_has_examples_of_itself(path):
         assert after.startswith(path), line
 
 
-@pytest.mark.parametrize("path", HERE)
+@pytest.mark.parametrize("path", COMMANDS)
 def test_no_two_options_share_a_flag_and_all_have_help(path):
     seen: set[str] = set()
     for param in loaded(path).params:
@@ -188,7 +241,7 @@ def test_no_two_options_share_a_flag_and_all_have_help(path):
         assert param.help.endswith((".", "]")), f"{param.help} ends in no full stop"
 
 
-@pytest.mark.parametrize("path", HERE)
+@pytest.mark.parametrize("path", COMMANDS)
 def test_every_command_takes_the_options_that_all_have(path):
     flags = {flag for param in loaded(path).params for flag in param.opts}
     assert {flag for param in shared_params() for flag in param.opts} <= flags
@@ -196,7 +249,7 @@ def test_every_command_takes_the_options_that_all_have(path):
 
 COMMITS = [
     path
-    for path in HERE
+    for path in COMMANDS
     if path.split()[-1] in ("create", "register", "alter", "rename", "drop", "restore", "replace", "commit")
     or path in ("apply", "rollback", "compact")
 ]
@@ -219,7 +272,7 @@ def test_what_asks_has_a_dry_run_and_a_yes(path):
     assert {"-n", "--dry-run", "-y", "--yes"} <= flags
 
 
-@pytest.mark.parametrize("path", HERE)
+@pytest.mark.parametrize("path", COMMANDS)
 def test_a_command_imports_nothing_slow_at_its_top(path):
     """Or its help would take as long as its work."""
     source = Path(import_module(module_name(path)).__file__).read_text()
@@ -231,5 +284,5 @@ def test_a_command_imports_nothing_slow_at_its_top(path):
         elif isinstance(node, ast.ImportFrom):
             names = [node.module or ""]
         for name in names:
-            quick = name.startswith("olympia_cli.cli") or name in ("olympia_cli.errors", "olympia_cli.names")
+            quick = name.startswith("olympia_cli.cli") or name in QUICK
             assert name.split(".")[0] in allowed or quick, f"{path} imports {name}"

@@ -1,1 +1,1 @@
-"""The commands, one per module: `table show` is `table_show.py`. Each parses, calls the core once, and renders."""
+"""The commands, in modules named by the command or by its group. Each parses, calls the core once, and renders."""

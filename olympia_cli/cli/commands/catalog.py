@@ -1,24 +1,41 @@
+"""The commands of the catalog's definition."""
+
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from olympia_cli.cli.options import At
+from olympia_cli.cli.options import (
+    At,
+    Message,
+    RetryFor,
+    SetProperties,
+    UnsetProperties,
+    parse_isolation,
+    parse_properties,
+)
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
+from olympia_cli.masking import masked
+from olympia_cli.names import parse_duration
 
-EXAMPLES = ["olympia catalog show", "olympia catalog show --json | jq .properties"]
+EXAMPLES = {
+    "show": ["olympia catalog show", "olympia catalog show --json | jq .properties"],
+    "alter": [
+        "olympia catalog alter --set olympia.retention.max-version-age=30d",
+        "olympia catalog alter --txn-ttl 1d --isolation serializable",
+    ],
+}
 
 
-def run(ctx: typer.Context, at: At = None) -> None:
+def show(ctx: typer.Context, at: At = None) -> None:
     """Show the catalog's definition.
 
     Order, name sizes and node size are fixed. Properties (also those of retention), the lifetime of transactions and
     their isolation can be altered.
     """
     from olympia_cli.catalog.staging import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
-    from olympia_cli.masking import masked
     from olympia_cli.ops.inspect import describe_properties, isolation_word
 
     session = Session(ctx)
@@ -45,3 +62,31 @@ def run(ctx: typer.Context, at: At = None) -> None:
         "version": snapshot.version,
     }
     render.record(session, value, name=definition.id)
+
+
+def alter(
+    ctx: typer.Context,
+    set: SetProperties = None,
+    unset: UnsetProperties = None,
+    txn_ttl: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="Lifetime of transactions, from the next one on.")
+    ] = None,
+    isolation: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="Isolation of transactions: snapshot or serializable.")
+    ] = None,
+    message: Message = "",
+    retry_for: RetryFor = "60s",
+) -> None:
+    """Change the catalog's properties, lifetime or isolation."""
+    session, properties = Session(ctx), parse_properties(set)
+    change = session.change(
+        lambda transaction: transaction.alter_catalog(
+            properties,
+            unset or (),
+            txn_ttl_millis=None if txn_ttl is None else parse_duration(txn_ttl),
+            isolation=None if isolation is None else parse_isolation(isolation),
+        ),
+        message=message,
+        retry_for=retry_for,
+    )
+    render.changed(session, change, "altered the catalog")
