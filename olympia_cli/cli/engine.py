@@ -19,6 +19,7 @@ from olympia_cli.names import plural
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.rewrite import Rewriter
     from olympia_cli.importers.footers import Footers
+    from olympia_cli.ops.executor import Executor
     from olympia_cli.ops.expire.survey import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
     from olympia_cli.ops.fsck.fsck import FsckRequest, Report
@@ -214,6 +215,11 @@ def _objects(session: Session) -> int:
 
 class LongWork(Protocol):
     @property
+    def executor(self) -> Executor:
+        """The executor that maps functions over the partitions of long work."""
+        ...
+
+    @property
     def spark(self) -> SparkEngine | None:
         """The Spark engine, for output that only Spark can write; None in this process."""
         ...
@@ -245,6 +251,12 @@ class LongWork(Protocol):
 class LocalWork:
     spark = None
 
+    @property
+    def executor(self) -> Executor:
+        from olympia_cli.ops.executor import LOCAL
+
+        return LOCAL
+
     def fsck(self, store: Store, request: FsckRequest) -> Report:
         from olympia_cli.ops.fsck.fsck import fsck
 
@@ -274,6 +286,10 @@ class LocalWork:
 @dataclass(frozen=True, slots=True)
 class SparkWork:
     spark: SparkEngine
+
+    @property
+    def executor(self) -> Executor:
+        return self.spark
 
     def fsck(self, store: Store, request: FsckRequest) -> Report:
         from olympia_cli.spark.pipelines.fsck import spark_fsck

@@ -19,7 +19,7 @@ from olympia_cli.ops.fsck.roots import RootChecks
 from olympia_cli.ops.fsck.verdict import DATA, FULL, STRUCTURE, Examined, FindHolders, IsWanted
 from olympia_cli.ops.walk.files import Files, Place
 from olympia_cli.ops.walk.nodes import NodeFacts, NodeRules
-from olympia_cli.ops.walk.reach import AT_ONCE, HERE, Mapper, descend
+from olympia_cli.ops.walk.reach import AT_ONCE, HERE, TreeReader, descend
 from olympia_cli.tree.load import MAX_DEPTH
 
 # Build the graph from roots downwards, and read each node once.
@@ -52,7 +52,7 @@ class Growth:
         rules: NodeRules,
         definitions: Definitions | None,
         named: Named | None = None,
-        mapper: Mapper = HERE,
+        mapper: TreeReader = HERE,
     ) -> None:
         self.graph = graph
         self._mapper = mapper
@@ -279,7 +279,7 @@ class LocalEngine:
     roots_at_once: int | None = ROOTS_AT_ONCE
     """The number of roots whose trees are followed together; all roots if None."""
 
-    def __init__(self, data: DataChecks | None = None, mapper: Mapper = HERE) -> None:
+    def __init__(self, data: DataChecks | None = None, mapper: TreeReader = HERE) -> None:
         self._data = data
         self._mapper = mapper
         self._growth: Growth | None = None
