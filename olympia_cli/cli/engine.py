@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from olympia_cli.ops.executor import Executor
     from olympia_cli.ops.expire.survey import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
-    from olympia_cli.ops.fsck.fsck import FsckRequest, Report
-    from olympia_cli.ops.fsck.verdict import Engine
-    from olympia_cli.ops.walk.files import Files
+    from olympia_cli.ops.fsck import Engine, FsckRequest, Report
+    from olympia_cli.ops.walk import Files
     from olympia_cli.spark.engine import SparkEngine
     from olympia_cli.storage.protocol import Store
 
@@ -205,7 +204,7 @@ def _objects(session: Session) -> int:
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.references import open_snapshot
     from olympia_cli.names import Latest
-    from olympia_cli.ops.walk.reach import estimated_objects
+    from olympia_cli.ops.walk import estimated_objects
 
     return estimated_objects(open_snapshot(session.store, Latest(), SystemClock().now_millis()))
 
@@ -258,7 +257,7 @@ class LocalWork:
         return LOCAL
 
     def fsck(self, store: Store, request: FsckRequest) -> Report:
-        from olympia_cli.ops.fsck.fsck import fsck
+        from olympia_cli.ops.fsck import fsck
 
         return fsck(store, request)
 

@@ -17,7 +17,7 @@ from olympia_cli.format.codec import CREATED_AT_MILLIS, NodeFile, decode_node
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import JAVA_WIDTH, check_pointer
 from olympia_cli.ops.executor import divide
-from olympia_cli.ops.walk.reach import descend, path_digest
+from olympia_cli.ops.walk import descend, path_digest
 from olympia_cli.spark.objects import PARTITIONS, Subtree, groups, upper_pieces
 from olympia_cli.spark.options import KeyRange
 from olympia_cli.spark.versions import VersionPart, snapshots

@@ -8,8 +8,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.fsck.findings import Finding
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Finding, Level
 from olympia_cli.ops.inspect.dump_node import read_target
 from olympia_cli.ops.inspect.node_target import find_root
 from olympia_cli.ops.inspect.tree import tree_shape

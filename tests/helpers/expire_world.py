@@ -40,8 +40,7 @@ from olympia_cli.names import AtVersion, Kind
 from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.plan import Floors, Planner
 from olympia_cli.ops.expire.retention import read_policy
-from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level, Severity
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import FileInfo
 from tests.helpers.check import Unsound, check_versions, orphans

@@ -38,9 +38,9 @@ from olympia_cli.ops.expire.manifest import (
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import ExpirePlan, Floors, Policy, PurgePlan, read_policy
 from olympia_cli.ops.expire.survey import LOCAL
-from olympia_cli.ops.fsck.fsck import Level, acknowledge, of_the_past
+from olympia_cli.ops.fsck import Level, acknowledge, of_the_past
 from olympia_cli.ops.progress import SILENT
-from olympia_cli.ops.walk.nodes import NodeRules
+from olympia_cli.ops.walk import NodeRules
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines import expire_files

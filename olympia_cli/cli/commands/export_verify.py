@@ -43,7 +43,7 @@ def run(
     from olympia_cli.errors import InvalidLocation, InvalidOption
     from olympia_cli.names import plural
     from olympia_cli.ops.export.verify import note_of, verify_export
-    from olympia_cli.ops.fsck.findings import describe_finding
+    from olympia_cli.ops.fsck import describe_finding
 
     session = Session(ctx)
     if name is None and dest is None:

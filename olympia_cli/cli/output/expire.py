@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import PolicyOutcome
     from olympia_cli.ops.expire.retention import ExpirePlan, PurgePlan, UndoPlan
     from olympia_cli.ops.expire.survey import Going
-    from olympia_cli.ops.fsck.findings import Finding
+    from olympia_cli.ops.fsck import Finding
 
 SHOWN = 5
 """Number of reasons to show; JSON has all of them."""
@@ -51,7 +51,7 @@ DOCUMENTS = (Output.JSON, Output.JSONL)
 
 def plan(session: Session, plan: ExpirePlan) -> None:
     from olympia_cli.cli.output.fsck import versions_text
-    from olympia_cli.ops.fsck.findings import ranges
+    from olympia_cli.ops.fsck import ranges
 
     mark = plan.mark
     purge(session, plan.purge)

@@ -13,7 +13,7 @@ from itertools import groupby
 from olympia_cli.importers.deltacat.bodies import Delta, Namespace, Table
 from olympia_cli.importers.deltacat.index import FOREVER, KINDS, Row
 from olympia_cli.importers.deltacat.source import Source, SourceTable, Unreadable, contents, place
-from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck import Finding, Severity
 
 CODES: dict[str, tuple[Severity, str]] = {
     "D101": (Severity.ERROR, "a transaction ended more than once, so nothing that it wrote counts"),

@@ -43,7 +43,7 @@ from olympia_cli.ops.expire.retention import (
 from olympia_cli.ops.expire.survey import LOCAL, Going, KnownFiles, Listed, Survey, Surveyor, follow_kept, follow_more
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep, has_age, is_foreign_root
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.nodes import NodeRules
+from olympia_cli.ops.walk import NodeRules
 from olympia_cli.storage.protocol import Store
 
 MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge free space", ("expire", "purge", "--offline")

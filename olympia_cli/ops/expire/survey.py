@@ -34,8 +34,7 @@ from olympia_cli.ops.expire.manifest import (
 )
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import Progress
-from olympia_cli.ops.walk.nodes import NodeRules
-from olympia_cli.ops.walk.reach import Reach, path_digest
+from olympia_cli.ops.walk import NodeRules, Reach, path_digest
 from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.findings import describe_object_name
+from olympia_cli.ops.fsck import describe_object_name
 from olympia_cli.ops.inspect.describe import describe_definition, shown_field
 from olympia_cli.tree.diff import diff as tree_diff
 

@@ -25,8 +25,7 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewNa
 from olympia_cli.ops.inspect.dump_node import NodeDump, dump_node
 from olympia_cli.ops.inspect.node_target import NodeBytes
 from olympia_cli.ops.repair.files import ReadNode, RepairFiles, created_at_millis, outside, version_after
-from olympia_cli.ops.walk.nodes import Flaw
-from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.ops.walk import Flaw, path_digest
 from olympia_cli.storage.protocol import FileInfo
 
 LOST_AND_FOUND = "lost+found"

@@ -20,9 +20,7 @@ from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.survey import SHOWN, Going, GoingTotals, KeptRoots, Survey, follow_kept, follow_resting
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import Progress
-from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.nodes import Flaw, NodeRules
-from olympia_cli.ops.walk.reach import Reach
+from olympia_cli.ops.walk import Files, Flaw, NodeRules, Reach
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pins import batches, ddl

@@ -25,9 +25,7 @@ from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.executor import divide
 from olympia_cli.ops.export.files import name_number
-from olympia_cli.ops.walk.files import Files, Place
-from olympia_cli.ops.walk.nodes import DefinitionName, Flaw, NodeFacts, NodeRules, look_at_definition
-from olympia_cli.ops.walk.reach import HERE
+from olympia_cli.ops.walk import HERE, DefinitionName, Files, Flaw, NodeFacts, NodeRules, Place, look_at_definition
 from olympia_cli.spark.failures import failures
 from olympia_cli.spark.pins import arrow_schema, ddl, text
 from olympia_cli.spark.pipelines.place import apart, keep, pieces, rows_of, together

@@ -17,7 +17,7 @@ from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Floors, read_policy
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
+from olympia_cli.ops.fsck import FsckRequest, Level, fsck
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans, replay

@@ -29,7 +29,7 @@ from olympia_cli.ops.expire.manifest import (
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Floors, read_policy
 from olympia_cli.ops.expire.survey import Listed
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, MINUTE, FakeClock

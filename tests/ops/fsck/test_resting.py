@@ -14,8 +14,7 @@ from olympia_cli.ops.expire.expire import mark, purge, undo
 from olympia_cli.ops.expire.manifest import read_manifest
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Floors, read_policy
-from olympia_cli.ops.fsck.findings import Finding
-from olympia_cli.ops.fsck.fsck import Level, acknowledge, plan_whole_undo
+from olympia_cli.ops.fsck import Finding, Level, acknowledge, plan_whole_undo
 from olympia_cli.storage import memory
 from olympia_cli.storage.memory import MemoryStore
 from tests.cli.conftest import run_here

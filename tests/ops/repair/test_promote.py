@@ -37,7 +37,7 @@ from olympia_cli.ops.expire.retention import Floors, read_policy
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.java_copy import create_java_copy
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.inspect.log import log_between
 from olympia_cli.ops.repair.promote import PromotePlan, apply_promotion, open_copy, plan_forget, plan_promotion
 from olympia_cli.ops.repair.repair import plan_repair

@@ -12,7 +12,7 @@ from olympia_cli.names import Kind
 from olympia_cli.ops.expire.expire import expire_once
 from olympia_cli.ops.expire.plan import Planner
 from olympia_cli.ops.expire.retention import Floors, read_policy
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.storage.memory import MemoryStore
