@@ -16,9 +16,8 @@ from benchmarks.measuring import BIN, Bench, Figure, best, count, filesystem, pe
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.ops.expire import Floors, Planner, read_policy
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
-from olympia_cli.ops.walk.nodes import NodeRules
-from olympia_cli.ops.walk.reach import Reach
+from olympia_cli.ops.fsck import FsckRequest, Level, fsck
+from olympia_cli.ops.walk import NodeRules, Reach
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.stores import CountingStore
 

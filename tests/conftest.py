@@ -163,7 +163,7 @@ def decoded_once() -> Iterator[None]:
     again and again.
     """
     from olympia_cli.format import codec, definitions
-    from olympia_cli.ops.walk.nodes import NodeRules
+    from olympia_cli.ops.walk import NodeRules
     from tests.helpers import check
 
     pure = ((codec, "NodeRows"), (codec, "_decode"), (NodeRules, "look"))

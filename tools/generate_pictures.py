@@ -29,8 +29,7 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.cli.output.render import plain_svg
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
-from olympia_cli.ops.fsck.fsck import FsckRequest, fsck
-from olympia_cli.ops.fsck.last_fsck import note_fsck
+from olympia_cli.ops.fsck import FsckRequest, fsck, note_fsck
 from olympia_cli.storage.memory import MemoryStore
 
 TOP = Path(__file__).parents[1]

@@ -19,11 +19,11 @@ from olympia_cli.names import plural
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.rewrite import Rewriter
     from olympia_cli.importers.footers import Footers
+    from olympia_cli.ops.executor import Executor
     from olympia_cli.ops.expire import Surveyor
     from olympia_cli.ops.export.verify import ExportEngine
-    from olympia_cli.ops.fsck.fsck import FsckRequest, Report
-    from olympia_cli.ops.fsck.verdict import Engine
-    from olympia_cli.ops.walk.files import Files
+    from olympia_cli.ops.fsck import Engine, FsckRequest, Report
+    from olympia_cli.ops.walk import Files
     from olympia_cli.spark.engine import SparkEngine
     from olympia_cli.storage.protocol import Store
 
@@ -204,7 +204,7 @@ def _objects(session: Session) -> int:
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.references import open_snapshot
     from olympia_cli.names import Latest
-    from olympia_cli.ops.walk.reach import estimated_objects
+    from olympia_cli.ops.walk import estimated_objects
 
     return estimated_objects(open_snapshot(session.store, Latest(), SystemClock().now_millis()))
 
@@ -213,6 +213,11 @@ def _objects(session: Session) -> int:
 
 
 class LongWork(Protocol):
+    @property
+    def executor(self) -> Executor:
+        """The executor that maps functions over the partitions of long work."""
+        ...
+
     @property
     def spark(self) -> SparkEngine | None:
         """The Spark engine, for output that only Spark can write; None in this process."""
@@ -245,8 +250,14 @@ class LongWork(Protocol):
 class LocalWork:
     spark = None
 
+    @property
+    def executor(self) -> Executor:
+        from olympia_cli.ops.executor import LOCAL
+
+        return LOCAL
+
     def fsck(self, store: Store, request: FsckRequest) -> Report:
-        from olympia_cli.ops.fsck.fsck import fsck
+        from olympia_cli.ops.fsck import fsck
 
         return fsck(store, request)
 
@@ -274,6 +285,10 @@ class LocalWork:
 @dataclass(frozen=True, slots=True)
 class SparkWork:
     spark: SparkEngine
+
+    @property
+    def executor(self) -> Executor:
+        return self.spark
 
     def fsck(self, store: Store, request: FsckRequest) -> Report:
         from olympia_cli.spark.pipelines.fsck import spark_fsck

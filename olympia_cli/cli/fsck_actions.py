@@ -16,8 +16,7 @@ from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
-    from olympia_cli.ops.fsck.fsck import Report
-    from olympia_cli.ops.fsck.last_fsck import FsckRun
+    from olympia_cli.ops.fsck import FsckRun, Report
     from olympia_cli.ops.repair.advice import Places
     from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
     from olympia_cli.ops.repair.repair import Prefer
@@ -55,7 +54,7 @@ class NextCommand:
 
 def next_commands(session: Session, report: Report, options: Sequence[str]) -> list[NextCommand]:
     """Return the commands that repair the damage, the one that loses least first. `options` are those of the fsck."""
-    from olympia_cli.ops.fsck.fsck import Level
+    from olympia_cli.ops.fsck import Level
     from olympia_cli.ops.repair.advice import advise
 
     data = data_checks(session) if report.level is Level.DATA else None
@@ -83,7 +82,7 @@ def with_commands(session: Session, report: Report, commands: Sequence[NextComma
     Findings that advise a repair or a salvage get the best of the commands instead, so that all agree. Without
     commands they keep their advice.
     """
-    from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE
+    from olympia_cli.ops.fsck import REPAIR, SALVAGE
 
     repairing = {"--repair", "--salvage", "promote", "resume"}
     best = next((each.line for each in commands or () if repairing & set(each.argv)), "")
@@ -198,8 +197,7 @@ def repair_shown(
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.cli.output.fsck import print_report
     from olympia_cli.errors import OlympiaError
-    from olympia_cli.ops.fsck.fsck import FsckRequest, fsck
-    from olympia_cli.ops.fsck.last_fsck import note_fsck
+    from olympia_cli.ops.fsck import FsckRequest, fsck, note_fsck
 
     as_json = session.output is Output.JSON
     try:
@@ -367,7 +365,7 @@ def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str
     """Record the damage of older versions as known. Return the report with these findings acknowledged."""
     from dataclasses import replace
 
-    from olympia_cli.ops.fsck.fsck import acknowledge, of_the_past, recognised
+    from olympia_cli.ops.fsck import acknowledge, of_the_past, recognised
 
     past_findings = [
         finding

@@ -27,10 +27,10 @@ from olympia_cli.iceberg.locations import parse_location
 from olympia_cli.iceberg.manifests import Content, decode_manifest, decode_manifest_list
 from olympia_cli.iceberg.metadata import referenced_snapshots
 from olympia_cli.names import Kind, TableName, ViewName, plural
-from olympia_cli.ops.fsck.findings import MAX_OBJECTS, DataFinding, WithData, finding
+from olympia_cli.ops.fsck import MAX_OBJECTS, DataFinding, WithData, finding
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.verify_metadata import parse_metadata, parse_view_metadata
-from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.ops.walk import path_digest
 
 # Remember texts in bounded memory.
 

@@ -1,17 +1,24 @@
-"""The engine of a pipeline: a Spark session, the catalog as its workers reach it, and the division of the work."""
+"""The executor of a pipeline: a Spark session, the catalog as its workers reach it, and the division of the work."""
 
 from __future__ import annotations
 
+import pickle
+import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from olympia_cli.errors import ExecutorUnprepared, InvalidOption
-from olympia_cli.spark.failures import explain
+from olympia_cli.ops.executor import LOCAL, Doubt, P, R, Seen, Work, divide
+from olympia_cli.spark.failures import explain, explained, told
 from olympia_cli.spark.options import check_shared
-from olympia_cli.spark.pipelines.place import CatalogPlace, cores_of
+from olympia_cli.spark.pins import arrow_schema, ddl
+from olympia_cli.spark.pipelines.place import CatalogPlace, cores_of, rows_of
 from olympia_cli.spark.session import spark_session
 from olympia_cli.uuids import new_uuid
 
@@ -249,20 +256,49 @@ def _grouped(step: Step) -> Iterator[None]:
 ALONE = 50_000
 """The driver reads up to this many files itself: that takes as long as Spark takes to start its Python workers."""
 
+AT_ONCE = 50_000
+"""The driver's memory holds this many results of tasks at once."""
+
 FEW_PARTS = 64
 """A step may always have this many tasks: a cluster may be small when asked for its size, and grow with the work."""
 
 
 @dataclass(frozen=True, slots=True)
 class SparkEngine:
-    """`partitions` is the number of tasks per step, if the caller sets it. The driver reads up to `alone`
-    files itself."""
+    """Spark as an executor (ops/executor). `partitions` is the number of tasks per step, if the caller sets it. The
+    driver reads up to `alone` files itself."""
 
     spark: SparkSession
     catalog: CatalogPlace
     partitions: int | None = None
     alone: int = ALONE
     run: Run = field(default_factory=Run)
+    at_once: int = AT_ONCE
+
+    def map(self, work: Work[P, R], items: Sequence[P]) -> Iterator[R]:
+        """Yield the result of each item. This process does little work itself, and work that tasks disagree about."""
+        if len(items) * work.cost <= self.alone:
+            yield from LOCAL.map(work, items)
+            return
+        for start in range(0, len(items), self.at_once):
+            yield from self._by_tasks(work, items[start : start + self.at_once])
+
+    def _by_tasks(self, work: Work[P, R], items: Sequence[P]) -> list[R]:
+        parts = self.parts(len(items), work.least)
+        partitions = divide(list(enumerate(items)), parts)
+        with explained(), self.job(work.what):
+            numbers = self.spark.range(0, parts, 1, parts)
+            rows = numbers.mapInArrow(partial(_run, work, partitions), ddl(_RESULT)).toArrow()
+        results: dict[int, R] = {}
+        hosts: dict[int, str] = {}
+        for row in rows_of(rows.to_batches()):
+            results[row["at"]], hosts[row["at"]] = pickle.loads(row["result"]), row["host"]
+        if work.size is not None:
+            sizes = [size for result in results.values() if (size := work.size(result)) is not None]
+            self.run.read(len(sizes), sum(sizes))
+        if work.doubt is not None:
+            results |= _settled(work.doubt, items, results, hosts)
+        return [results[at] for at in range(len(items))]
 
     def parts(self, rows: int, least: int) -> int:
         """Return the number of tasks for `rows` rows. `least` rows are some hundred milliseconds of work: a task with
@@ -277,6 +313,44 @@ class SparkEngine:
         """Describe the jobs within the block, for Spark's pages, its event log and the run's metrics: `fsck: nodes,
         level 2 of 3`."""
         return self.run.step(self.spark, what)
+
+
+def _settled(
+    doubt: Doubt[P, R], items: Sequence[P], results: Mapping[int, R], hosts: Mapping[int, str]
+) -> dict[int, R]:
+    """Return the results that replace doubtful ones. Raise ExecutorUnprepared if this process sees a file that a task
+    did not see."""
+    doubtful = [at for at in range(len(items)) if doubt.of(results[at])]
+    settled: dict[int, R] = {}
+    for at, answer in zip(doubtful, doubt.again([(items[at], results[at]) for at in doubtful]), strict=True):
+        if isinstance(answer, Seen):
+            raise ExecutorUnprepared(
+                f"the executor on {hosts[at]} does not see the same {answer.file}",
+                hint="let every machine reach the same files: a folder must be mounted on all of them",
+            )
+        settled[at] = answer
+    return settled
+
+
+# On the workers
+
+_RESULT = {"at": "long", "host": "string", "result": "binary"}
+_RESULT_SCHEMA = arrow_schema(_RESULT)
+_RESULTS_AT_ONCE = 64
+
+
+@told
+def _run(
+    work: Work[P, R], partitions: Sequence[Sequence[tuple[int, P]]], numbers: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    host = socket.gethostname()
+    for row in rows_of(numbers):
+        partition = partitions[row["id"]]
+        for start in range(0, len(partition), _RESULTS_AT_ONCE):
+            numbered = partition[start : start + _RESULTS_AT_ONCE]
+            results = [pickle.dumps(result) for result in LOCAL.map(work, [item for _, item in numbered])]
+            columns = {"at": [at for at, _ in numbered], "host": [host] * len(numbered), "result": results}
+            yield pa.RecordBatch.from_pydict(columns, schema=_RESULT_SCHEMA)
 
 
 @contextmanager

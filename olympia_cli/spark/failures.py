@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from olympia_cli import errors
 from olympia_cli.errors import ExecutorUnprepared, OlympiaError, SparkFailed, SparkUnreachable, StorageDenied
 from olympia_cli.masking import masked
-from olympia_cli.ops.walk.files import StoreFailure
+from olympia_cli.ops.walk import StoreFailure
 
 _CARRIED = re.compile(r"^(?:.*\s)?olympia: (\{\"name\": .+\})$", re.MULTILINE)
 _OURS = re.compile(r"^(?:.*\s)?olympia_cli\.errors\.(\w+): (.+)$", re.MULTILINE)

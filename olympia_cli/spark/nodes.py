@@ -16,10 +16,11 @@ from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.codec import CREATED_AT_MILLIS, NodeFile, decode_node
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import JAVA_WIDTH, check_pointer
-from olympia_cli.ops.walk.reach import descend, path_digest
+from olympia_cli.ops.executor import divide
+from olympia_cli.ops.walk import descend, path_digest
 from olympia_cli.spark.objects import PARTITIONS, Subtree, groups, upper_pieces
 from olympia_cli.spark.options import KeyRange
-from olympia_cli.spark.versions import VersionPart, snapshots, split
+from olympia_cli.spark.versions import VersionPart, snapshots
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import bounds
 
@@ -70,7 +71,7 @@ def plan_nodes(latest: Snapshot, root: str, first: int, partitions: int | None) 
     ]
     if root != latest.file.path:
         return [replace(parts[0], roots=(latest.version,), pinned=root), *parts[1:]]
-    for at, versions in enumerate(split(range(first, latest.version + 1), len(parts))):
+    for at, versions in enumerate(divide(range(first, latest.version + 1), len(parts))):
         parts[at] = replace(parts[at], roots=versions)
     return parts
 

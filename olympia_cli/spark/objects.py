@@ -12,7 +12,7 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.findings import describe_object_name
+from olympia_cli.ops.fsck import describe_object_name
 from olympia_cli.ops.inspect import describe_object
 from olympia_cli.spark.options import Conditions, KeyRange, key_ranges
 from olympia_cli.storage.protocol import Store

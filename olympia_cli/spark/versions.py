@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, TypeVar
+from typing import Any
 
 from olympia_cli.catalog.replay import rollback_target
 from olympia_cli.catalog.snapshot import Snapshot
@@ -15,6 +14,7 @@ from olympia_cli.errors import PathMissing
 from olympia_cli.format.actions import changes, commit_info
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import CommitInfoDef
+from olympia_cli.ops.executor import divide
 from olympia_cli.ops.inspect import describe_action
 from olympia_cli.spark.options import Conditions
 from olympia_cli.spark.pins import gone
@@ -50,7 +50,6 @@ ACTION_COLUMNS = {
     "by": "string",
     "message": "string",
 }
-T = TypeVar("T")
 PARTITIONS = 16
 FEWEST = 64
 """A task gets at least this many versions, unless the caller sets the number of parts."""
@@ -68,14 +67,7 @@ def plan_versions(first: int, last: int, width: int, partitions: int | None) -> 
     """Divide the versions from `first` to `last`, both included, into parts of about equal size."""
     versions = range(first, last + 1)
     most = partitions or min(PARTITIONS, -(-len(versions) // FEWEST))
-    return [VersionPart(width, part) for part in split(versions, most)]
-
-
-def split(values: Sequence[T], most: int) -> list[Sequence[T]]:
-    """Divide the values into at most `most` runs. Their lengths differ by at most one, and none is empty."""
-    runs = min(most, len(values))
-    cuts = [at * len(values) // runs for at in range(runs + 1)] if runs else []
-    return [values[start:end] for start, end in pairwise(cuts)]
+    return [VersionPart(width, part) for part in divide(versions, most)]
 
 
 def read_versions(store: Store, part: VersionPart) -> Iterator[dict[str, Any]]:

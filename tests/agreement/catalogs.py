@@ -19,8 +19,7 @@ from olympia_cli.format import definitions
 from olympia_cli.format.codec import decode_action_rows, decode_root, encode_root
 from olympia_cli.format.paths import root_path, transaction_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
-from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.fsck import Finding, Level, Report, Severity
 from olympia_cli.storage.memory import MemoryStore
 from tests.damage.case import Case
 from tests.damage.cases import ALL

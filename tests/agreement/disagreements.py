@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 import pytest
 
 from olympia_cli.errors import Damaged, Unsupported
-from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck import Finding
 from tests.agreement.catalogs import shown
 
 EXAMPLES = 3

@@ -9,7 +9,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.fsck import Level, Report
 from olympia_cli.storage.memory import MemoryStore
 from tests.agreement.catalogs import errors_of
 from tests.helpers.fsck import fsck

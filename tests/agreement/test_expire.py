@@ -8,7 +8,7 @@ from olympia_cli.errors import CatalogNotFound, Damaged, OlympiaError, Refused
 from olympia_cli.format.codec import decode_node
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.ops.expire import Floors, Planner, Policy
-from olympia_cli.ops.fsck.findings import Finding
+from olympia_cli.ops.fsck import Finding
 from tests.agreement.catalogs import DamagedCatalog, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same
 from tests.helpers.clock import DAY

@@ -14,8 +14,7 @@ from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.java_copy import COPY_VERSION, create_java_copy
-from olympia_cli.ops.fsck.findings import Finding
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Finding, Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.agreement.catalogs import DamagedCatalog, clock, errors_of, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same

@@ -19,8 +19,7 @@ from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, Note, Scope, read_note, scope
 from olympia_cli.ops.export.verify import verify_export
-from olympia_cli.ops.fsck.findings import Finding, Severity, finding
-from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.fsck import Finding, Level, Report, Severity, finding
 from olympia_cli.storage.memory import MemoryStore
 from tests.agreement.catalogs import (
     Files,

@@ -8,8 +8,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.fsck.findings import Finding
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Finding, Level
 from olympia_cli.ops.inspect import find_root, read_target, tree_shape
 from tests.agreement.catalogs import DamagedCatalog, clock, errors_of, hits, shown
 from tests.agreement.disagreements import Disagreement, say_the_same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from olympia_cli.ops.fsck.findings import Severity
+from olympia_cli.ops.fsck import Severity
 from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.storage.memory import MemoryStore
 from tests.agreement.catalogs import AUTHOR, DamagedCatalog, clock, shown

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import CatalogNotFound, Damaged
-from olympia_cli.ops.fsck.last_fsck import note_fsck
+from olympia_cli.ops.fsck import note_fsck
 from olympia_cli.ops.inspect import status
 from tests.agreement.catalogs import DamagedCatalog, clock, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same

@@ -13,7 +13,7 @@ from olympia_cli.catalog.versions import Hints, read_hints, read_latest
 from olympia_cli.errors import CommitUnknown, OlympiaError, PartlyDone, StorageDenied
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion, Oldest
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.storage.local import LocalStore
 from tests.catalog.test_versions import make

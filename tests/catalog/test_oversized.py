@@ -13,7 +13,7 @@ from olympia_cli.errors import FileTooLarge, Refused
 from olympia_cli.format.paths import LATEST, OLDEST, root_path, says_digest, size_limit
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.fsck import fsck
 from tests.helpers.names import location, ns, table

@@ -7,8 +7,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.java_transactions import saved_by_java
 from olympia_cli.errors import Damaged
 from olympia_cli.names import AtVersion, Kind, TableName, as_found
-from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level, Severity
 from olympia_cli.ops.inspect import log_between
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.fsck import fsck

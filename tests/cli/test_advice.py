@@ -12,7 +12,7 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion, Kind, ObjectName
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.storage import memory
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore

@@ -12,8 +12,8 @@ import pytest
 from olympia_cli import errors
 from olympia_cli.catalog.staging import SETTINGS
 from olympia_cli.errors import OlympiaError
-from olympia_cli.ops.fsck.findings import CODES as CODES_OF_FSCK
-from olympia_cli.ops.fsck.findings import severity
+from olympia_cli.ops.fsck import CODES as CODES_OF_FSCK
+from olympia_cli.ops.fsck import severity
 
 CODES = {
     1: "a bug",

@@ -8,7 +8,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.versions import Hints, read_hints
 from olympia_cli.errors import StorageDenied
 from olympia_cli.names import Oldest
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.repair.repair import plan_repair
 from tests.helpers.fsck import fsck
 from tests.helpers.names import location, ns, table

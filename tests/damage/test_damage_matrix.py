@@ -19,8 +19,7 @@ from typer.testing import CliRunner
 from olympia_cli.cli.app import app
 from olympia_cli.errors import CatalogNotFound
 from olympia_cli.format.paths import check_pointer, root_path, transaction_path
-from olympia_cli.ops.fsck.findings import CODES, Finding, Severity
-from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.fsck import CODES, Finding, Level, Report, Severity
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.protocol import Store
 from tests.damage.case import Case, Wanted, catalog_def, definition, inner, leaf_of_tables, names, wanted

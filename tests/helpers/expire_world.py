@@ -38,8 +38,7 @@ from olympia_cli.format.paths import LATEST, new_node_path, parse_root_path, roo
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import AtVersion, Kind
 from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_policy, undo
-from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level, Severity
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import FileInfo
 from tests.helpers.check import Unsound, check_versions, orphans

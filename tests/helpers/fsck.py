@@ -6,9 +6,8 @@ from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.fsck import fsck as ops
-from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, Report
+from olympia_cli.ops.fsck import FsckRequest, Level, Report, Severity
+from olympia_cli.ops.fsck import fsck as check
 from tests.helpers.names import location, ns, table
 
 READS = ("read", "read_many", "read_range")
@@ -31,7 +30,7 @@ def make(store: Any, tables: int = 60, order: int = 4, clock: Any = None) -> Cat
 
 
 def fsck(store: Any, engine: Any = None, **asked: Any) -> Report:
-    return ops.fsck(store, FsckRequest(**asked), engine)
+    return check(store, FsckRequest(**asked), engine)
 
 
 def everything(store: Any, **more: Any) -> Report:

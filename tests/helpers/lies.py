@@ -7,8 +7,7 @@ from dataclasses import replace
 from olympia_cli.format.codec import CATALOG_DEF, CREATED_AT_MILLIS, PREVIOUS_ROOT, decode_node
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import parse_root_path, root_path
-from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.fsck import Level, Report, Severity
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import check
 from tests.helpers.damage import Raw, rewrite_definition, rewrite_node, rewrite_raw

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.ops.walk.nodes import NodeRules
-from olympia_cli.ops.walk.reach import Reach
+from olympia_cli.ops.walk import NodeRules, Reach
 from olympia_cli.storage.protocol import Store
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from olympia_cli.format.definitions import CLASSES, Digest, check_digest
 from olympia_cli.format.paths import parse_root_path, root_path, says_digest
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.fsck import Level, Report
+from olympia_cli.ops.fsck import Level, Report
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import damage
 from tests.helpers.damage_sample import Content, Sample, read_content, read_tree

@@ -45,8 +45,7 @@ from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.records import drop_export
 from olympia_cli.ops.export.verify import verify_export
-from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level, Severity
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import FileInfo, Store

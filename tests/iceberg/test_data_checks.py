@@ -18,8 +18,7 @@ from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.iceberg.catalog import view_definition
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
-from olympia_cli.ops.fsck.findings import DataFinding, Finding, Severity, WithData
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import DataFinding, Finding, Level, Severity, WithData
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore

@@ -8,7 +8,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import time_text
 from olympia_cli.ops.inspect import diff, log_between
-from olympia_cli.ops.walk.reach import count_nodes
+from olympia_cli.ops.walk import count_nodes
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.check import check_versions

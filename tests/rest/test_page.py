@@ -20,7 +20,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.names import NamespaceName, TableName, ViewName
-from olympia_cli.ops.fsck.last_fsck import note_fsck
+from olympia_cli.ops.fsck import note_fsck
 from olympia_cli.rest.page import objects, versions
 from olympia_cli.rest.page.document import REFRESH_MILLIS
 from olympia_cli.storage.local import LocalStore

@@ -15,7 +15,7 @@ from olympia_cli.errors import OlympiaError
 from olympia_cli.ops.expire import LOCAL, Planner, Policy, Surveyor
 from olympia_cli.ops.export.export import create_export, local_engine
 from olympia_cli.ops.export.files import Mode, scope
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level
+from olympia_cli.ops.fsck import FsckRequest, Level
 from olympia_cli.spark.engine import SparkEngine, place_for
 from olympia_cli.spark.pipelines.expire import spark_surveyor
 from olympia_cli.spark.pipelines.export import SparkExport

@@ -43,9 +43,9 @@ from olympia_cli.ops.expire import (
     read_manifest,
     read_policy,
 )
-from olympia_cli.ops.fsck.fsck import Level, acknowledge, of_the_past
+from olympia_cli.ops.fsck import Level, acknowledge, of_the_past
 from olympia_cli.ops.progress import SILENT
-from olympia_cli.ops.walk.nodes import NodeRules
+from olympia_cli.ops.walk import NodeRules
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines import expire_files

@@ -17,8 +17,7 @@ from olympia_cli.names import AtVersion
 from olympia_cli.ops.export.export import create_export, resume_export
 from olympia_cli.ops.export.files import CopyFiles, Mode, scope
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, note_of, verify_export
-from olympia_cli.ops.fsck.chain import Chain
-from olympia_cli.ops.fsck.sound_versions import errors_of, examine_version
+from olympia_cli.ops.fsck import Chain, errors_of, examine_version
 from olympia_cli.spark.engine import SparkEngine, place_for
 from olympia_cli.spark.pipelines.export import SparkExport
 from olympia_cli.storage.local import LocalStore

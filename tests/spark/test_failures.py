@@ -16,7 +16,7 @@ from olympia_cli.errors import (
     StorageFailed,
     VersionNotFound,
 )
-from olympia_cli.ops.walk.files import StoreFailure
+from olympia_cli.ops.walk import StoreFailure
 from olympia_cli.spark.failures import explain, explained, failures, told
 from tests.helpers.planted import SECRET, place
 

@@ -18,8 +18,8 @@ from olympia_cli.format.paths import new_definition_path, new_node_path, parse_r
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.iceberg.data_checks import IcebergDataChecks
 from olympia_cli.names import Kind
+from olympia_cli.ops.fsck import FsckRequest, Level, Report
 from olympia_cli.ops.fsck import definitions as definition_rules
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, Report
 from olympia_cli.ops.repair.promote import apply_promotion, open_copy, plan_promotion
 from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.spark.engine import SparkEngine

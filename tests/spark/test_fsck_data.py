@@ -14,7 +14,7 @@ from pyiceberg.manifest import DataFileContent
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.iceberg.data_checks import Floor, IcebergDataChecks
 from olympia_cli.names import TableName, ViewName
-from olympia_cli.ops.fsck.findings import DataFinding, WithData
+from olympia_cli.ops.fsck import DataFinding, WithData
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck_data import BELOW, LOOKED, SCHEMA, FloorRows, check_data, look_at

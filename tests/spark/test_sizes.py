@@ -16,9 +16,8 @@ from olympia_cli.ops.expire import Floors, Planner, read_policy
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.verify import note_of, verify_export
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level
-from olympia_cli.ops.walk.files import Files, Place
-from olympia_cli.ops.walk.nodes import NodeRules
+from olympia_cli.ops.fsck import FsckRequest, Level
+from olympia_cli.ops.walk import Files, NodeRules, Place
 from olympia_cli.spark.engine import FEW_PARTS, SparkEngine, place_for
 from olympia_cli.spark.pipelines import walk
 from olympia_cli.spark.pipelines.expire import spark_surveyor

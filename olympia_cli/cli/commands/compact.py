@@ -31,7 +31,7 @@ def run(
     from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef
     from olympia_cli.names import plural
     from olympia_cli.ops.inspect import describe_actions
-    from olympia_cli.ops.walk.reach import count_nodes
+    from olympia_cli.ops.walk import count_nodes
 
     if not 1 <= fill <= 100:
         raise InvalidOption(f"--fill {fill} is not a percentage", hint="give a number from 1 to 100")

@@ -266,7 +266,7 @@ def _explain(task: _Task, planner: Planner, plan: ExpirePlan) -> None:
 
 def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
     from olympia_cli.ops.expire import undo
-    from olympia_cli.ops.fsck.fsck import plan_whole_undo
+    from olympia_cli.ops.fsck import plan_whole_undo
 
     head = session.snapshot()
     version = head.version

@@ -12,8 +12,7 @@ from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.clock import Clock
-    from olympia_cli.ops.fsck.definitions import Verified
-    from olympia_cli.ops.fsck.fsck import Level
+    from olympia_cli.ops.fsck import Level, Verified
 
 EXAMPLES = [
     "olympia fsck",
@@ -148,8 +147,7 @@ def run(
     for path in (report, bundle):
         _check_file(session, path)
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.fsck.fsck import FsckRequest, Level
-    from olympia_cli.ops.fsck.last_fsck import note_fsck
+    from olympia_cli.ops.fsck import FsckRequest, Level, note_fsck
 
     clock = SystemClock()
     # a repair needs the findings in definitions, too
@@ -193,7 +191,7 @@ def run(
         lines = [(command.line, command.loss, command.why) for command in commands]
         _write(report, report_page(full_report, session.store.uri, clock.now_millis(), lines).encode())
     if bundle is not None:
-        from olympia_cli.ops.fsck.bundle import make_bundle
+        from olympia_cli.ops.fsck import make_bundle
 
         _write(bundle, make_bundle(session.store, full_report))
     if repair:
@@ -220,7 +218,7 @@ def _options(level: Level, at: str | None, all_versions: bool) -> list[str]:
 
 
 def _verified(clock: Clock, age: float | None) -> Verified:
-    from olympia_cli.ops.fsck.definitions import Verified, state_home
+    from olympia_cli.ops.fsck import Verified, state_home
 
     return Verified(state_home(), clock.now_millis(), None if age is None else int(age * 1000))
 

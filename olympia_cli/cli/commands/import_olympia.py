@@ -105,7 +105,7 @@ def run(
 def _check(there: Session) -> NoReturn:
     from olympia_cli.cli.fsck_actions import exit_code, next_commands, say_next, with_commands
     from olympia_cli.cli.output.fsck import print_report
-    from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
+    from olympia_cli.ops.fsck import FsckRequest, Level, fsck
 
     with there.progress() as progress:
         report = fsck(there.store, FsckRequest(Level.FULL, all_versions=True, progress=progress))

@@ -73,8 +73,7 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
     from olympia_cli.cli.fsck_actions import say_standing
     from olympia_cli.cli.output import render
     from olympia_cli.cli.talk import confirm
-    from olympia_cli.ops.fsck.fsck import FsckRequest, fsck
-    from olympia_cli.ops.fsck.last_fsck import note_fsck
+    from olympia_cli.ops.fsck import FsckRequest, fsck, note_fsck
     from olympia_cli.ops.repair.promote import apply_promotion, describe_promotion, open_copy, plan_promotion
 
     clock = SystemClock()
@@ -114,7 +113,7 @@ def _show(session: Session, plan: PromotePlan) -> None:
     from olympia_cli.cli.output.fsck import versions_text
     from olympia_cli.cli.output.log import say_plan
     from olympia_cli.names import plural
-    from olympia_cli.ops.fsck.findings import ranges
+    from olympia_cli.ops.fsck import ranges
 
     copy, former = plan.copy, range(plan.first, plan.version)
     if plan.is_done:

@@ -14,7 +14,7 @@ from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire import ExpirePlan, Going, PolicyOutcome, PurgePlan, UndoPlan
-    from olympia_cli.ops.fsck.findings import Finding
+    from olympia_cli.ops.fsck import Finding
 
 SHOWN = 5
 """Number of reasons to show; JSON has all of them."""
@@ -48,6 +48,9 @@ DOCUMENTS = (Output.JSON, Output.JSONL)
 
 
 def plan(session: Session, plan: ExpirePlan) -> None:
+    from olympia_cli.cli.output.fsck import versions_text
+    from olympia_cli.ops.fsck import ranges
+
     mark = plan.mark
     purge(session, plan.purge)
     if not mark.is_empty:
@@ -55,7 +58,7 @@ def plan(session: Session, plan: ExpirePlan) -> None:
     session.say(f"keep    {versions_said([version.version for version in mark.kept_versions])}")
     if mark.damaged:
         from olympia_cli.cli.output.fsck import versions_text
-        from olympia_cli.ops.fsck.findings import ranges
+        from olympia_cli.ops.fsck import ranges
 
         versions = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
         why = "known to be damaged, and may need any of them"

@@ -11,15 +11,13 @@ from olympia_cli.cli.output import render
 from olympia_cli.cli.output.escape import visible
 from olympia_cli.cli.session import Session
 from olympia_cli.names import plural
-from olympia_cli.ops.fsck.findings import CODES, Severity, shown
-from olympia_cli.ops.fsck.fsck import Report, not_read
+from olympia_cli.ops.fsck import CODES, Report, Severity, not_read, shown
 from olympia_cli.pages import template
 
 if TYPE_CHECKING:
     from olympia_cli.cli.fsck_actions import NextCommand
     from olympia_cli.names import ObjectName
-    from olympia_cli.ops.fsck.findings import Finding
-    from olympia_cli.ops.fsck.fsck import Report
+    from olympia_cli.ops.fsck import Finding, Report
 
 _COLORS = {"error": "31", "warning": "33", "info": "36"}
 _CSV = ["severity", "code", "path", "message", "version_ranges", "objects", "objects_total", "hint", "acknowledged"]
@@ -38,8 +36,7 @@ def print_report(
     `commands` are the next commands. With `to_repair`, a plan of a repair follows. `more` has further keys of the JSON
     document.
     """
-    from olympia_cli.ops.fsck.findings import describe_finding, shown
-    from olympia_cli.ops.fsck.fsck import describe_report
+    from olympia_cli.ops.fsck import describe_finding, describe_report, shown
 
     if session.output is Output.JSON:
         steps = [command.describe() for command in commands]
@@ -64,14 +61,14 @@ def print_report(
 
 def is_news(finding: Finding) -> bool:
     """Return whether --quiet prints the finding."""
-    from olympia_cli.ops.fsck.findings import Severity
+    from olympia_cli.ops.fsck import Severity
 
     return finding.severity is not Severity.INFO and not finding.acknowledged
 
 
 def write_finding(session: Session, out: TextIO, finding: Finding) -> None:
     """Print a finding, as a block for people or as a line for pipes."""
-    from olympia_cli.ops.fsck.findings import shown
+    from olympia_cli.ops.fsck import shown
 
     (_write_block if session.is_tty else _write_line)(session, out, shown(finding))
 
@@ -135,8 +132,7 @@ def _parts(session: Session, finding: Finding) -> Iterator[tuple[str, list[str]]
 
 
 def _verdict(session: Session, report: Report, to_repair: bool) -> str:
-    from olympia_cli.ops.fsck.findings import Severity
-    from olympia_cli.ops.fsck.fsck import not_read
+    from olympia_cli.ops.fsck import Severity, not_read
 
     counts = [(report.count(severity), str(severity)) for severity in Severity]
     summary = ", ".join(f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.source import SourceTransaction
     from olympia_cli.importers.iox.checks import Checked
     from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
-    from olympia_cli.ops.fsck.findings import Finding
+    from olympia_cli.ops.fsck import Finding
 
 SHOWN = 20
 """Number of names of each kind to show; JSON has all of them."""
@@ -155,7 +155,7 @@ def _describe(session: Session, outcome: ImportResult, version: int) -> dict[str
 
 def print_checked(session: Session, result: Checked) -> int:
     """Print the damage of a source. Return the exit code."""
-    from olympia_cli.ops.fsck.findings import describe_finding
+    from olympia_cli.ops.fsck import describe_finding
 
     checked = {"transactions": result.transactions, "checkpoints": result.checkpoints, "files": result.files}
     if session.output is Output.JSON:
@@ -217,7 +217,7 @@ def _time(nanos: int) -> str:
 
 def print_deltacat_checked(session: Session, source: str, checked: dict[str, int], findings: Sequence[Finding]) -> int:
     """Print one finding per line, then the verdict. Return the exit code."""
-    from olympia_cli.ops.fsck.findings import Severity, describe_finding
+    from olympia_cli.ops.fsck import Severity, describe_finding
 
     damaged = any(finding.is_damage for finding in findings)
     if session.output is Output.JSON:

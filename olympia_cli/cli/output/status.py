@@ -17,7 +17,7 @@ from olympia_cli.names import plural
 
 if TYPE_CHECKING:
     from olympia_cli.errors import OlympiaError
-    from olympia_cli.ops.fsck.last_fsck import FsckRun
+    from olympia_cli.ops.fsck import FsckRun
     from olympia_cli.ops.inspect import Reason, Standing, Status
 
 _COLORS = {"sound": "1;32", "never checked": "1;36", "overdue": "1;33", "needs attention": "1;33"}

@@ -14,7 +14,7 @@ from olympia_cli.importers.deltacat.contents import Unreadable, contents
 from olympia_cli.importers.deltacat.index import FOREVER, KINDS, Row
 from olympia_cli.importers.deltacat.metadata import Delta, Namespace, Table
 from olympia_cli.importers.deltacat.source import Source, SourceTable
-from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck import Finding, Severity
 
 CODES: dict[str, tuple[Severity, str]] = {
     "D101": (Severity.ERROR, "a transaction ended more than once, so nothing that it wrote counts"),

@@ -10,7 +10,7 @@ from olympia_cli.importers.iox.columns import decode_footer
 from olympia_cli.importers.iox.source import DATA, FOLDER, LiveFile, Source, State
 from olympia_cli.importers.iox.transactions import AddFile, Chunk, Transaction, TransactionFile
 from olympia_cli.importers.wire import Garbled
-from olympia_cli.ops.fsck.findings import Finding, Severity
+from olympia_cli.ops.fsck import Finding, Severity
 
 CODES: dict[str, str] = {
     "I101": "a fork: two transactions have one number",

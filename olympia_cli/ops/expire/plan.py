@@ -48,7 +48,7 @@ from olympia_cli.ops.expire.survey import (
 )
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep, has_age
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.nodes import NodeRules
+from olympia_cli.ops.walk import NodeRules
 
 # The parts of a plan.
 

@@ -42,8 +42,7 @@ from olympia_cli.ops.expire.manifest import FOLDER, Doomed, Going, check_deletab
 from olympia_cli.ops.expire.retention import Floors, Limits
 from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 from olympia_cli.ops.progress import Progress
-from olympia_cli.ops.walk.nodes import NodeRules
-from olympia_cli.ops.walk.reach import Reach, path_digest
+from olympia_cli.ops.walk import NodeRules, Reach, path_digest
 from olympia_cli.storage.protocol import FileInfo, Store
 
 # The facts about the catalog.

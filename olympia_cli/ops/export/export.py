@@ -55,13 +55,19 @@ from olympia_cli.ops.export.files import (
 )
 from olympia_cli.ops.export.records import check_alone, check_apart, check_empty, note_beginning, note_end
 from olympia_cli.ops.export.verify import ExportEngine, local_engine, verify_export
-from olympia_cli.ops.fsck.chain import Chain, ChainRoot, list_versions
-from olympia_cli.ops.fsck.roots import open_chain, read_hint
-from olympia_cli.ops.fsck.sound_versions import errors_of, examine_version
-from olympia_cli.ops.fsck.verdict import Engine
+from olympia_cli.ops.fsck import (
+    Chain,
+    ChainRoot,
+    Engine,
+    errors_of,
+    examine_version,
+    list_versions,
+    open_chain,
+    read_hint,
+)
 from olympia_cli.ops.last_runs import LAST_EXPORT, leave_note
 from olympia_cli.ops.progress import SILENT, Progress, Within
-from olympia_cli.ops.walk.files import Files, failures_pass
+from olympia_cli.ops.walk import Files, failures_pass
 from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 
@@ -113,8 +119,8 @@ def read_whole(catalog: Catalog, latest: Snapshot, snapshot: Snapshot, files: Fi
     with failures_pass():
         chain = _chain(latest)
         chain.ahead = {file.version: ChainRoot(file.version, file.path, file.data, snapshot.root, None)}
-        examined, verdict = examine_version(files, chain, file.version, engine)
-    newer = {mark.path: mark.flaw for mark in examined.graph.marks if mark.flaw.newer}
+        trees, verdict = examine_version(files, chain, file.version, engine)
+    newer = {mark.path: mark.flaw for mark in trees.graph.marks if mark.flaw.newer}
     for error in errors_of(verdict):
         # the version may have been expired in the meantime
         latest = catalog.snapshot()

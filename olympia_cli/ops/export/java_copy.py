@@ -28,9 +28,9 @@ from olympia_cli.names import Kind, Reference
 from olympia_cli.ops.export.export import read_whole
 from olympia_cli.ops.export.files import FileCount
 from olympia_cli.ops.export.records import check_apart
-from olympia_cli.ops.fsck.engine import LocalEngine
+from olympia_cli.ops.fsck import LocalEngine
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk import Files
 from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.bulk import bulk_load

@@ -45,8 +45,7 @@ from olympia_cli.ops.export.files import FileCount, Mode, Note, read_note, resum
 from olympia_cli.ops.export.verify import note_of
 from olympia_cli.ops.last_runs import leave_note, read_notes
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.nodes import NodeRules
-from olympia_cli.ops.walk.reach import Reach
+from olympia_cli.ops.walk import NodeRules, Reach
 from olympia_cli.storage.protocol import FileInfo, Store
 
 # Checks of the destination of an export.

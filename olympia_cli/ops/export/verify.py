@@ -11,15 +11,20 @@ from olympia_cli.catalog.retained import ExportRecord
 from olympia_cli.errors import Damaged, ExportNotFound, InvalidLocation, PathMissing
 from olympia_cli.format.paths import WIDTH, root_path
 from olympia_cli.ops.export.files import ExportFiles, FileCount, Mode, Note, Scope, read_note
-from olympia_cli.ops.fsck.chain import Chain, ChainReader
-from olympia_cli.ops.fsck.engine import LocalEngine
-from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.impact import inside
-from olympia_cli.ops.fsck.roots import look_at_versions
-from olympia_cli.ops.fsck.sound_versions import examine_version
-from olympia_cli.ops.fsck.verdict import Engine, Examined
+from olympia_cli.ops.fsck import (
+    Chain,
+    ChainReader,
+    Engine,
+    Finding,
+    LocalEngine,
+    Severity,
+    Trees,
+    examine_version,
+    inside,
+    look_at_versions,
+)
 from olympia_cli.ops.progress import SILENT, Progress, Within
-from olympia_cli.ops.walk.files import Files, Place, failures_pass
+from olympia_cli.ops.walk import Files, Place, failures_pass
 from olympia_cli.storage.protocol import Store
 
 MAX_FINDINGS = 1000
@@ -93,13 +98,12 @@ def verify_export(
     with failures_pass():
         chain, of_versions = _look_at_versions(dest, note, source)
         _keep_own_definition(files, chain, note.version)
-        examined, verdict = examine_version(files, chain, note.version, engine(files))
-        examined.findings += of_versions
+        trees, verdict = examine_version(files, chain, note.version, engine(files), of_versions)
         is_gap = any(gap.code == "F101" and inside(note.version, gap.versions) for gap in of_versions)
         # a missing root is reported once
         gap_root = ("F201", chain.path(note.version)) if is_gap else None
         findings = [
-            _placed(finding, examined, files)
+            _placed(finding, trees, files)
             for finding in verdict.with_hints(verdict.findings(objects=True))
             if finding.severity is not Severity.INFO and (finding.code, finding.path) != gap_root
         ]
@@ -132,13 +136,13 @@ def _keep_own_definition(files: ExportFiles, chain: Chain, version: int) -> None
         files.tally(Place(root.catalog_def, 1), bool(own.size), own.size, is_node=False)
 
 
-def _placed(error: Finding, examined: Examined, files: ExportFiles) -> Finding:
+def _placed(error: Finding, trees: Trees, files: ExportFiles) -> Finding:
     """Return the finding. If its file is in the catalog, say so under the code F503."""
-    graph, definitions = examined.graph, examined.definitions
+    graph, definitions = trees.graph, trees.definitions
     assert definitions is not None
     if error.path in graph:
         copied = files.scope.copies(graph.level[graph.numbers[error.path]], is_node=True)
-    elif error.path in examined.chain.catalogs:
+    elif error.path in trees.chain.catalogs:
         copied = files.scope.copies(1, is_node=False)
     else:
         number = definitions.number(error.path)

@@ -20,7 +20,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.ops.fsck.chain import ChainReader, ChainRoot
-from olympia_cli.ops.walk.nodes import Flaw
+from olympia_cli.ops.walk import Flaw
 
 
 def read_actions(data: bytes, path: str) -> tuple[Action, ...] | Flaw:

@@ -23,9 +23,8 @@ from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
 from olympia_cli.format.salvage import Salvage, salvage
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.findings import CODES, Finding, describe_finding
-from olympia_cli.ops.fsck.fsck import Report, describe_report
-from olympia_cli.ops.walk.nodes import Sections, number_in, system_rows
-from olympia_cli.ops.walk.reach import descend
+from olympia_cli.ops.fsck.report import Report, describe_report
+from olympia_cli.ops.walk import Sections, descend, number_in, system_rows
 from olympia_cli.storage.protocol import Store
 
 MOST_FILES = 500

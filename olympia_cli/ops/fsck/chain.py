@@ -15,8 +15,7 @@ from olympia_cli.format.paths import JAVA_WIDTH, WIDTH, check_pointer, parse_roo
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtExport, AtTime, AtVersion, Kind, Latest, Reference, settle
 from olympia_cli.ops.fsck.findings import REPAIR, Finding, finding
-from olympia_cli.ops.walk.files import Files, Place
-from olympia_cli.ops.walk.nodes import Flaw, flaw_of, look_at_definition
+from olympia_cli.ops.walk import Files, Flaw, Place, flaw_of, look_at_definition
 from olympia_cli.storage.protocol import Store
 
 # Stray roots: copies of roots that were put under the name of a later version, and are not part of the history.

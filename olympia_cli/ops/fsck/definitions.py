@@ -19,9 +19,17 @@ from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.findings import WithData, with_data
 from olympia_cli.ops.fsck.graph import Graph, Mark, Numbering
-from olympia_cli.ops.walk.files import Files, Place
-from olympia_cli.ops.walk.nodes import INNER_NODES, DefinitionName, Flaw, NodeFacts, look_at_definition
-from olympia_cli.ops.walk.reach import PATH_DIGEST_BYTES, path_digest
+from olympia_cli.ops.walk import (
+    INNER_NODES,
+    PATH_DIGEST_BYTES,
+    DefinitionName,
+    Files,
+    Flaw,
+    NodeFacts,
+    Place,
+    look_at_definition,
+    path_digest,
+)
 
 # The definitions that an earlier fsck has verified, so that the next one need not read them again.
 #

@@ -173,6 +173,15 @@ def ranges(versions: Iterable[int]) -> Ranges:
     return merge((version, version) for version in versions)
 
 
+def without(spans: Ranges, versions: Sequence[int], hit: Ranges) -> Ranges:
+    """Return the versions of a list that are in `spans` and not in `hit`."""
+    return ranges(version for version in versions if inside(version, spans) and not inside(version, hit))
+
+
+def inside(version: int, spans: Ranges) -> bool:
+    return any(first <= version <= last for first, last in spans)
+
+
 def describe_object_name(name: ObjectName) -> dict[str, str]:
     """Return the type and the names of an object. A namespace has its own name in both fields."""
     return {"type": name.kind.word, "namespace": name.namespace, "name": name.name or name.namespace}
@@ -229,6 +238,17 @@ class DataFinding:
 
     finding: Finding
     locations: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class TableData:
+    """The findings about the data of tables, and the number of data files checked."""
+
+    findings: tuple[DataFinding, ...] = ()
+    files: int = 0
+
+
+NO_DATA = TableData()
 
 
 class DataChecks(Protocol):

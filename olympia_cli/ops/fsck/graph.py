@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.codec import decode_node
 from olympia_cli.format.node import Node
-from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.nodes import Flaw
+from olympia_cli.ops.walk import Files, Flaw
 
 # Numbers for digests, in a tenth of the memory of a dictionary.
 #

@@ -18,8 +18,7 @@ from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.chain import Chain
 from olympia_cli.ops.fsck.findings import Finding, finding
-from olympia_cli.ops.walk.files import Files, StoreFailure
-from olympia_cli.ops.walk.nodes import Flaw, flaw_of
+from olympia_cli.ops.walk import Files, Flaw, StoreFailure, flaw_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,11 +11,9 @@ from olympia_cli.format.node import Node
 from olympia_cli.names import ObjectName
 from olympia_cli.ops.fsck.actions import follow_names, read_actions
 from olympia_cli.ops.fsck.definitions import NO_ID, Definitions
-from olympia_cli.ops.fsck.findings import Ranges, merge, ranges
+from olympia_cli.ops.fsck.findings import Ranges, inside, merge
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph, read_node
-from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.nodes import Flaw, remains_of_node
-from olympia_cli.ops.walk.reach import descend
+from olympia_cli.ops.walk import Files, Flaw, descend, remains_of_node
 from olympia_cli.tree.load import bounds
 
 # Checks of whole versions, and the versions that damage affects. This module reads no files.
@@ -183,15 +181,6 @@ def _parents_first(nodes: set[int], parents: dict[int, list[int]]) -> Iterator[i
     rest = sorted(missing)
     for _ in range(min(len(rest), 8) + 1 if rest else 0):
         yield from rest
-
-
-def without(spans: Ranges, versions: Sequence[int], hit: Ranges) -> Ranges:
-    """Return the versions of a list that are in `spans` and not in `hit`."""
-    return ranges(version for version in versions if inside(version, spans) and not inside(version, hit))
-
-
-def inside(version: int, spans: Ranges) -> bool:
-    return any(first <= version <= last for first, last in spans)
 
 
 # The objects that damage affects. Only this module reads files a second time, and only after a finding.

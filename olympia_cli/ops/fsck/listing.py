@@ -25,9 +25,7 @@ from olympia_cli.ops.expire import check_deletable, decode_manifest, named_files
 from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.fsck.graph import Graph, read_node
-from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.nodes import Flaw
-from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.ops.walk import Files, Flaw, path_digest
 
 NAMED = 20
 """The number of files of a code that have findings of their own."""

@@ -31,8 +31,7 @@ from olympia_cli.ops.fsck.chain import (
     stray_findings,
 )
 from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity, finding, merge
-from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.nodes import Flaw
+from olympia_cli.ops.walk import Files, Flaw
 from olympia_cli.storage.protocol import Store
 
 # Checks of hints, and of missing versions.

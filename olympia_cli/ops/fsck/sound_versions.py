@@ -10,13 +10,14 @@ from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.actions import disproved, disproved_catalogs
 from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain
 from olympia_cli.ops.fsck.definitions import BadDefinition
-from olympia_cli.ops.fsck.engine import LocalEngine
-from olympia_cli.ops.fsck.findings import Finding, Severity
-from olympia_cli.ops.fsck.impact import Radius, inside
+from olympia_cli.ops.fsck.engine import Engine, LocalEngine
+from olympia_cli.ops.fsck.findings import Finding, Severity, inside
+from olympia_cli.ops.fsck.impact import Radius
+from olympia_cli.ops.fsck.report import FULL
 from olympia_cli.ops.fsck.roots import open_chain, read_hint
-from olympia_cli.ops.fsck.verdict import FULL, Engine, Examined, Verdict, new_examined
-from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.nodes import Flaw
+from olympia_cli.ops.fsck.trees import Trees, exhaust
+from olympia_cli.ops.fsck.verdict import Examined, Verdict
+from olympia_cli.ops.walk import Files, Flaw
 
 _DISPROVED = "has no digest, and contradicts the log"
 
@@ -24,13 +25,18 @@ Disproof = tuple[Kind, str, Flaw]
 """A readable definition that contradicts the log: its kind, its path, and the flaw."""
 
 
-def examine_version(files: Files, chain: Chain, version: int, engine: Engine) -> tuple[Examined, Verdict]:
-    """Read and judge all files of a version. The chain supplies the reference definition and the logs."""
-    examined = new_examined(files, chain, FULL)
-    with files:
-        engine.examine(examined, [version], None, tuple)
-    compare_with_log(examined)
-    return examined, Verdict(examined, [version])
+def examine_version(
+    files: Files, chain: Chain, version: int, engine: Engine, findings: Sequence[Finding] = ()
+) -> tuple[Trees, Verdict]:
+    """Read and judge all files of a version. The chain supplies the reference definition and the logs; `findings` are
+    part of the verdict.
+    """
+    with files, engine:
+        trees = engine.trees(files, chain, FULL)
+        files.progress.phase("reading versions")
+        trees.add([version])
+    compare_with_log(trees)
+    return trees, Verdict(Examined(trees, tuple(findings)), [version])
 
 
 def errors_of(verdict: Verdict) -> list[Finding]:
@@ -46,11 +52,13 @@ class LatestVersion:
         """`versions` are all versions with a root."""
         self.chain, _ = open_chain(files, list(versions), WIDTH, read_hint(files, OLDEST))
         chain = self.chain
-        self._engine = LocalEngine()
-        self._examined = new_examined(files, chain, FULL)
-        self._engine.examine(self._examined, chain.kept_versions, lambda root: root.version == chain.latest, tuple)
-        self.disproofs = compare_with_log(self._examined)
-        self._verdict = Verdict(self._examined, [chain.latest])
+        self._trees = LocalEngine().trees(files, chain, FULL)
+        files.progress.phase("reading roots", len(chain.kept_versions))
+        latest = [root for root in self._trees.check_roots(chain.kept_versions) if root.version == chain.latest]
+        files.progress.phase("reading nodes")
+        exhaust(self._trees.follow(latest))
+        self.disproofs = compare_with_log(self._trees)
+        self._verdict = Verdict(Examined(self._trees), [chain.latest])
 
     def errors(self) -> list[Finding]:
         """Return the errors of the latest version."""
@@ -64,54 +72,55 @@ class LatestVersion:
     def last_sound(self, oldest: int) -> int | None:
         """Return the newest version without an error, not older than `oldest`."""
         self.chain.oldest = oldest
-        self._verdict = look_back(self._engine, self._examined, self._verdict, None)
+        self._verdict = look_back(Examined(self._trees), self._verdict, None)
         return self._verdict.last_sound(self._verdict.findings(objects=False))
 
 
-def look_for_named(examined: Examined) -> None:
+def look_for_named(trees: Trees) -> None:
     """Find missing definitions in a listing, if definitions were not read."""
-    if examined.named is not None:
-        examined.named.look_for(examined.files, examined.graph)
+    if trees.named is not None:
+        trees.named.look_for(trees.files, trees.graph)
 
 
-def look_back(engine: Engine, examined: Examined, verdict: Verdict, most: int | None) -> Verdict:
-    """Examine older versions step by step until one is sound, at most `most` of them. The latest is already
-    examined.
+def look_back(examined: Examined, verdict: Verdict, most: int | None) -> Verdict:
+    """Follow older versions step by step until one is sound, at most `most` of them. The latest is already followed,
+    and the roots of all are checked.
     """
-    chain = examined.chain
+    trees = examined.trees
+    chain = trees.chain
     older = [version for version in reversed(chain.kept_versions) if version < chain.latest][:most]
     at, step = 0, 8
     while verdict.last_sound(verdict.findings(objects=False)) is None and at < len(older):
-        if examined.files.out_of_time:
+        if trees.files.out_of_time:
             break
-        engine.examine_more(examined, sorted(older[at : at + step]))
-        compare_with_log(examined)
-        look_for_named(examined)
+        trees.add(sorted(older[at : at + step]), checked=True)
+        compare_with_log(trees)
+        look_for_named(trees)
         at += step
         step = max(ROOTS_AT_ONCE, at)
         verdict = Verdict(examined, sorted([chain.latest, *older[:at]]))
     return verdict
 
 
-def compare_with_log(examined: Examined, all_versions: bool = False) -> list[Disproof]:
+def compare_with_log(trees: Trees, all_versions: bool = False) -> list[Disproof]:
     """Compare definitions without a digest with the log, as they may be truncated or replaced. Return those that
     contradict it.
     """
-    definitions, chain, reader = examined.definitions, examined.chain, examined.reader
-    if definitions is None or chain.java or examined.files.out_of_time:
+    definitions, chain, reader = trees.definitions, trees.chain, trees.chain_reader
+    if definitions is None or chain.java or trees.files.out_of_time:
         return []
     disproofs: list[Disproof] = []
     if any(catalog.definition is not None and not catalog.verified for catalog in chain.catalogs.values()):
         for path in list(disproved_catalogs(reader, chain.kept_versions)):
             flaw = Flaw("F307", f"the catalog definition {_DISPROVED}")
             chain.catalogs[path] = CatalogFile(None, flaw)
-            if path in examined.notes.catalogs:
-                examined.notes.bad_catalogs[path] = examined.notes.catalogs[path]
+            if path in trees.notes.catalogs:
+                trees.notes.bad_catalogs[path] = trees.notes.catalogs[path]
             disproofs.append((Kind.CATALOG, path, flaw))
     unverified = {number: named for number, named in definitions.unverified.items() if number not in definitions.bad}
-    if unverified and examined.keys is not None:
-        first = _first_versions(examined, set(unverified)) if all_versions else {}
-        for number in disproved(reader, _logged_versions(chain), unverified, first, examined.keys):
+    if unverified and trees.keys is not None:
+        first = _first_versions(trees, set(unverified)) if all_versions else {}
+        for number in disproved(reader, _logged_versions(chain), unverified, first, trees.keys):
             path, kind, _ = unverified[number]
             definitions.bad[number] = BadDefinition(path, Flaw("F304", f"it {_DISPROVED}"))
             disproofs.append((kind, path, definitions.bad[number].flaw))
@@ -126,9 +135,9 @@ def _logged_versions(chain: Chain) -> list[int]:
     return [version for version in chain.existing if version >= purged]
 
 
-def _first_versions(examined: Examined, numbers: set[int]) -> dict[int, int]:
+def _first_versions(trees: Trees, numbers: set[int]) -> dict[int, int]:
     """Return the first version that names each of these definitions."""
-    naming = examined.graph.naming(numbers)
-    radius = Radius(examined.graph, examined.versions, {}, {node for nodes in naming.values() for node in nodes})
+    naming = trees.graph.naming(numbers)
+    radius = Radius(trees.graph, trees.versions, {}, {node for nodes in naming.values() for node in nodes})
     reached = {number: radius.versions(nodes) for number, nodes in naming.items()}
     return {number: versions[0][0] for number, versions in reached.items() if versions}

@@ -6,115 +6,39 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Protocol
 
-from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot
-from olympia_cli.ops.fsck.definitions import NO_ID, Definitions, Named, Verified, is_damage
+from olympia_cli.ops.fsck.definitions import NO_ID, is_damage
 from olympia_cli.ops.fsck.findings import (
+    NO_DATA,
     REPAIR,
     SALVAGE,
-    DataFinding,
     Finding,
     Ranges,
     Severity,
+    TableData,
     finding,
+    inside,
     merge,
     ranges,
+    without,
 )
-from olympia_cli.ops.fsck.graph import Graph
-from olympia_cli.ops.fsck.holders import Holder
-from olympia_cli.ops.fsck.impact import MOST_HOLDERS, MOST_NAMING, Hit, Objects, Radius, VersionChecks, inside, without
-from olympia_cli.ops.fsck.listing import Listing
-from olympia_cli.ops.fsck.roots import RootNotes
-from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.nodes import Flaw, NodeRules, look_at_definition
-
-# The facts about some versions and all files that they reach: the input of a verdict.
-
-HINTS, STRUCTURE, FULL, DATA = range(4)
-"""The depths of examination."""
+from olympia_cli.ops.fsck.impact import MOST_HOLDERS, MOST_NAMING, Hit, Objects, Radius, VersionChecks
+from olympia_cli.ops.fsck.trees import Trees
+from olympia_cli.ops.walk import Flaw, look_at_definition
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Examined:
-    """The facts, which grow while files are read. `definitions` is None if definitions are not read; `named` is None if
-    they are not looked up in a listing.
+    """The input of a verdict: the trees that were followed, the findings beside them, and the data of tables.
+
+    `findings` are those about hints, names of versions, transactions and exports.
     """
 
-    files: Files
-    chain: Chain
-    depth: int
-    rules: NodeRules
-    definitions: Definitions | None
-    named: Named | None = None
-    graph: Graph = field(default_factory=Graph)
-    notes: RootNotes = field(default_factory=RootNotes)
-    roots: dict[int, int] = field(default_factory=dict)
-    """The number of the root of each version that was followed."""
-    holders: dict[int, list[Holder]] = field(default_factory=dict)
-    """The holders whose trees begin at each node."""
-    findings: list[Finding] = field(default_factory=list)
-    """Findings about hints, names of versions, transactions and exports."""
-    data_findings: list[DataFinding] = field(default_factory=list)
-    """Findings about the data of tables."""
-    data_files: int = 0
-
-    @property
-    def reader(self) -> ChainReader:
-        return ChainReader(self.files, self.chain)
-
-    @property
-    def keys(self) -> KeyCodec | None:
-        return self.rules.keys
-
-    @property
-    def versions(self) -> dict[int, int]:
-        """The version of each root in the graph."""
-        return {number: version for version, number in self.roots.items()}
-
-
-def new_examined(files: Files, chain: Chain, depth: int, verified: Verified | None = None) -> Examined:
-    """Return empty facts about the versions of a chain. The chain's sizes determine the rules for keys and nodes."""
-    sizes = chain.sizes
-    keys = KeyCodec.of(sizes, java=chain.java) if sizes is not None else None
-    definitions = Definitions(files, keys, verified, depth >= DATA) if depth >= FULL else None
-    named = Named() if depth == STRUCTURE and not chain.java else None
-    names = definitions is not None or named is not None
-    rules = NodeRules(keys, sizes.order if sizes is not None else None, chain.java, names)
-    return Examined(files, chain, depth, rules, definitions, named)
-
-
-IsWanted = Callable[[ChainRoot], bool]
-"""Returns whether a root is one of the requested versions."""
-
-
-FindHolders = Callable[[], Sequence[Holder]]
-"""Finds the holders. Called late, as transactions come and go."""
-
-
-class Engine(Protocol):
-    """The reader of a catalog's many files: threads of this process, or Spark. It makes no decisions."""
-
-    def examine(
-        self, into: Examined, versions: Sequence[int], is_wanted: IsWanted | None, holders: FindHolders
-    ) -> list[int]:
-        """Examine the roots of versions as a chain, and return the requested versions.
-
-        From level `structure` on, follow all of them, or only the last one for which `is_wanted` is true, and the trees
-        of holders.
-        """
-        ...
-
-    def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
-        """Follow more versions whose roots were examined before."""
-        ...
-
-    def list_files(self, examined: Examined, saved: frozenset[str]) -> Listing:
-        """Return the files that were not reached. `saved` are the transactions with a save."""
-        ...
+    trees: Trees
+    findings: tuple[Finding, ...] = ()
+    data: TableData = NO_DATA
 
 
 MOST_FINDINGS = 1000
@@ -145,58 +69,59 @@ class _Clash:
 
 
 class Verdict:
-    """The verdict on the examined files. It changes nothing, so it can be repeated after more files are examined."""
+    """The verdict on the trees that were followed. It changes nothing, so it can be repeated after more are."""
 
     def __init__(self, examined: Examined, versions: Sequence[int]) -> None:
         """`versions` are the requested ones."""
         self._examined = examined
+        self._trees = trees = examined.trees
         self._requested_versions = versions
-        self._graph = examined.graph
+        self._graph = trees.graph
         self._groups = self._grouped()
-        self._holders = self._graph.naming(examined.definitions.bad.keys() if examined.definitions is not None else ())
+        self._holders = self._graph.naming(trees.definitions.bad.keys() if trees.definitions is not None else ())
         bad = {node for group in self._groups.values() for node in group.nodes}
         bad.update(node for nodes in self._holders.values() for node in nodes)
-        if examined.definitions is not None:
-            bad.update(node for _, nodes in examined.definitions.more_bad.values() for node in nodes)
-        who = {node: [holder.who for holder in holders] for node, holders in examined.holders.items()}
-        self._radius = Radius(self._graph, examined.versions, who, bad)
-        self._by_who = {holder.who: holder for holders in examined.holders.values() for holder in holders}
-        chain = examined.chain
-        self._objects = Objects(examined.files, self._graph, examined.keys, chain.java, chain.path)
-        self._versions = [version for version in sorted(examined.roots) if version not in examined.notes.unreadable]
+        if trees.definitions is not None:
+            bad.update(node for _, nodes in trees.definitions.more_bad.values() for node in nodes)
+        who = {node: [holder.who for holder in holders] for node, holders in trees.holders.items()}
+        self._radius = Radius(self._graph, trees.versions, who, bad)
+        self._by_who = {holder.who: holder for holders in trees.holders.values() for holder in holders}
+        chain = trees.chain
+        self._objects = Objects(trees.files, self._graph, trees.keys, chain.java, chain.path)
+        self._versions = [version for version in sorted(trees.roots) if version not in trees.notes.unreadable]
 
     @property
     def hides_files(self) -> bool:
         """True if files cannot be read that may lead to others."""
-        return bool(self._examined.notes.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
+        return bool(self._trees.notes.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
 
     def findings(self, objects: bool) -> list[Finding]:
         """Return all findings. With `objects`, read files again to name the affected objects. Each file is counted
         once.
         """
-        examined = self._examined
-        counted = examined.files.bytes
-        findings = [*examined.findings, *examined.notes.findings, *self._data()]
+        files = self._trees.files
+        counted = files.bytes
+        findings = [*self._examined.findings, *self._trees.notes.findings, *self._data()]
         findings += self._catalogs()
         findings += self._nodes(objects)
         findings += self._definitions(objects)
-        if examined.depth and not examined.files.stopped:
+        if self._trees.depth and not files.stopped:
             findings += self._whole_versions(objects)
         findings += self._without_digest()
-        examined.files.bytes = counted
+        files.bytes = counted
         return findings
 
     def last_sound(self, findings: Iterable[Finding]) -> int | None:
         """Return the newest examined version without an error."""
-        if self._examined.files.stopped:
+        if self._trees.files.stopped:
             return None
         hit = merge(span for finding in findings if finding.severity is Severity.ERROR for span in finding.versions)
-        versions = self._versions if self._examined.depth else self._requested_versions
+        versions = self._versions if self._trees.depth else self._requested_versions
         return next((version for version in reversed(versions) if not inside(version, hit)), None)
 
     def with_hints(self, findings: Sequence[Finding]) -> list[Finding]:
         """Return the findings sorted by importance, each with its next step."""
-        sound, oldest = self.last_sound(findings), self._examined.chain.oldest
+        sound, oldest = self.last_sound(findings), self._trees.chain.oldest
         # a commit could close a gap, and join versions that do not belong together
         gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
         mend, back = SALVAGE if gap else REPAIR, "" if sound is None else f"rollback v{sound}"
@@ -205,7 +130,7 @@ class Verdict:
     def _advice(self, each: Finding, mend: str, back: str) -> str:
         """Return the next step. For a read-only catalog it is `dump-node` at most."""
         hint = self._hint(each, mend, back)
-        if not self._examined.chain.java or hint == _look(each):
+        if not self._trees.chain.java or hint == _look(each):
             return hint
         return _look(each) if each.severity is Severity.ERROR else ""
 
@@ -215,7 +140,7 @@ class Verdict:
         """
         if error.severity is not Severity.ERROR or error.hint:
             return error.hint
-        if inside(self._examined.chain.latest, error.versions):
+        if inside(self._trees.chain.latest, error.versions):
             return back if error.code == "F305" or error.code.startswith("F6") else mend
         return _look(error)
 
@@ -236,7 +161,7 @@ class Verdict:
                 return Hit()
             if path.startswith("def/"):
                 return self._objects.of_definition(path, nodes)
-            return self._objects.of_node(path, self._radius.versions(nodes), self._examined.chain.kept_versions)
+            return self._objects.of_node(path, self._radius.versions(nodes), self._trees.chain.kept_versions)
 
         files = ((code, path, group.reason, group.nodes) for (code, path), group in sorted(self._groups.items()))
         return self._file_by_file(files, {}, explain)
@@ -274,7 +199,7 @@ class Verdict:
             message = f"{', '.join(who[:3])}: {message}"
         elif who:
             message += f"; {', '.join(who[:3])} too"
-            if not inside(self._examined.chain.latest, versions):
+            if not inside(self._trees.chain.latest, versions):
                 # only the holder keeps this finding from being one of the past
                 hint = self._by_who[who[0]].hint
         return finding(code, path, message, versions=versions, objects=hit.objects, hint=hint, held_by=who)
@@ -282,7 +207,7 @@ class Verdict:
     # Definitions
 
     def _definitions(self, objects: bool) -> Iterator[Finding]:
-        definitions = self._examined.definitions
+        definitions = self._trees.definitions
         if definitions is None:
             return
 
@@ -298,18 +223,18 @@ class Verdict:
         yield from self._file_by_file(files, dict(definitions.more_bad), explain)
 
     def _catalogs(self) -> Iterator[Finding]:
-        for path, versions in self._examined.notes.bad_catalogs.items():
-            flaw = self._examined.chain.catalogs[path].flaw or Flaw("F307", "")
+        for path, versions in self._trees.notes.bad_catalogs.items():
+            flaw = self._trees.chain.catalogs[path].flaw or Flaw("F307", "")
             yield finding(flaw.code, path, flaw.reason, versions=ranges(versions))
 
     def _data(self) -> Iterator[Finding]:
         """Yield findings about table data, with the versions whose metadata leads to it."""
-        definitions, findings = self._examined.definitions, self._examined.data_findings
+        definitions, findings = self._trees.definitions, self._examined.data.findings
         if definitions is None or not findings:
             return
         naming = self._graph.naming({number for hit in findings for number in definitions.at_locations(hit.locations)})
         every = {node for nodes in naming.values() for node in nodes}
-        radius = Radius(self._graph, self._examined.versions, {}, every)
+        radius = Radius(self._graph, self._trees.versions, {}, every)
         for hit in findings:
             nodes = {node for number in definitions.at_locations(hit.locations) for node in naming.get(number, ())}
             yield replace(hit.finding, versions=radius.versions(nodes))
@@ -317,10 +242,10 @@ class Verdict:
     # Whole versions
 
     def _whole_versions(self, objects: bool) -> Iterator[Finding]:
-        examined = self._examined
-        catalog_id = examined.chain.reference.id if examined.chain.reference is not None else ""
-        checks = VersionChecks(self._graph, examined.definitions, catalog_id)
-        checks.run([examined.roots[version] for version in self._versions])
+        trees = self._trees
+        catalog_id = trees.chain.reference.id if trees.chain.reference is not None else ""
+        checks = VersionChecks(self._graph, trees.definitions, catalog_id)
+        checks.run([trees.roots[version] for version in self._versions])
         end = len(self._versions)
         for count, (node, spans) in enumerate(checks.twice.all(end)):
             path = self._graph.paths[node]
@@ -342,7 +267,7 @@ class Verdict:
         return ranges(version for first, end in spans for version in self._versions[first:end])
 
     def _homeless(self, namespace: int, name: str, versions: Ranges) -> Finding:
-        nodes = self._objects.reached(self._examined.roots[versions[-1][1]])
+        nodes = self._objects.reached(self._trees.roots[versions[-1][1]])
         nodes = [node for node in nodes if namespace in self._graph.needs[node]]
         path, homeless = "", []
         for node, key, _ in self._objects.entries(nodes):
@@ -352,11 +277,11 @@ class Verdict:
                 homeless.append(object_name)
         reason = f"the namespace {name!a} of these objects does not exist"
         # the Java SDK drops a namespace with its tables, but not its views
-        code = "F908" if self._examined.chain.java else "F306"
+        code = "F908" if self._trees.chain.java else "F306"
         return finding(code, path, reason, versions=versions, objects=homeless)
 
     def _same_ids(self, checks: VersionChecks, end: int) -> Iterator[Finding]:
-        definitions = self._examined.definitions
+        definitions = self._trees.definitions
         same = list(checks.same_id.all(end))
         if definitions is None or not same:
             return
@@ -400,7 +325,7 @@ class Verdict:
 
     def _by_first_definition(self, spans: Ranges, numbers: set[int]) -> Iterator[tuple[tuple[int, int], str]]:
         """Yield the spans, split where the set of these definitions changes, each with the first path."""
-        definitions, naming = self._examined.definitions, self._graph.naming(numbers)
+        definitions, naming = self._trees.definitions, self._graph.naming(numbers)
         assert definitions is not None
         paths: dict[int, str] = {}
         unreadable = self._graph.unreadable
@@ -409,7 +334,7 @@ class Verdict:
             name = self._objects.name(key)
             if name is not None and (number := definitions.number(value, name.kind)) in numbers:
                 paths[number] = value
-        radius = Radius(self._graph, self._examined.versions, {}, {node for nodes in naming.values() for node in nodes})
+        radius = Radius(self._graph, self._trees.versions, {}, {node for nodes in naming.values() for node in nodes})
         begins: dict[int, set[str]] = {}
         ends: dict[int, set[str]] = {}
         for number, path in paths.items():
@@ -427,9 +352,9 @@ class Verdict:
         """Return the number of objects of a version with these definitions, and their definitions by name. Sharing the
         catalog's id counts as two.
         """
-        definitions = self._examined.definitions
+        definitions = self._trees.definitions
         assert definitions is not None
-        nodes = self._objects.reached(self._examined.roots[version])
+        nodes = self._objects.reached(self._trees.roots[version])
         nodes = [node for node in nodes if not numbers.isdisjoint(self._graph.names[node])]
         total = sum(number in numbers for node in nodes for number in self._graph.names[node])
         owners: dict[str, tuple[ObjectName, str]] = {}
@@ -443,15 +368,15 @@ class Verdict:
         return total, dict(owners[key] for key in sorted(owners))
 
     def _id(self, path: str, name: ObjectName) -> str:
-        data = self._examined.files.read(path)
+        data = self._trees.files.read(path)
         parsed = look_at_definition(name.kind, data, path)
         return parsed[0].id if isinstance(parsed, tuple) else ""
 
     def _without_digest(self) -> Iterator[Finding]:
-        examined = self._examined
-        count = examined.notes.without_digest + self._graph.without_digest
-        count += examined.definitions.without_digest if examined.definitions is not None else 0
-        catalogs = examined.chain.catalogs.values()
+        trees = self._trees
+        count = trees.notes.without_digest + self._graph.without_digest
+        count += trees.definitions.without_digest if trees.definitions is not None else 0
+        catalogs = trees.chain.catalogs.values()
         count += sum(catalog.definition is not None and not catalog.verified for catalog in catalogs)
         if count:
             files = "1 file has" if count == 1 else f"{count:,} files have"

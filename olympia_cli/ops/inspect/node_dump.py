@@ -18,10 +18,10 @@ from olympia_cli.format.paths import check_pointer, parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.format.salvage import LOST, Cell, Lost, Problem, Salvage, salvage
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_table, plural
-from olympia_cli.ops.fsck.actions import read_actions
+from olympia_cli.ops.fsck import read_actions
 from olympia_cli.ops.inspect.describe import describe_action, describe_known, describe_name
 from olympia_cli.ops.inspect.node_target import NodeBytes, catalog_sizes, find_node
-from olympia_cli.ops.walk.nodes import (
+from olympia_cli.ops.walk import (
     OBJECT_KEY,
     DigestState,
     Flaw,

@@ -13,8 +13,7 @@ from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import Damaged, OlympiaError, StorageDenied, StorageFailed, StoreError
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.ops.inspect.node_target import NodeBytes, catalog_sizes
-from olympia_cli.ops.walk.nodes import Flaw, NodeFacts, NodeRules, flaw_of
-from olympia_cli.ops.walk.reach import descend
+from olympia_cli.ops.walk import Flaw, NodeFacts, NodeRules, descend, flaw_of
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import bounds, check_depth, check_range
 

@@ -29,10 +29,19 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import AtVersion, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.ops.export.files import read_note, resume_words
-from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, DataChecks, Finding, Severity, with_data
-from olympia_cli.ops.fsck.fsck import Level, Report, of_the_past
-from olympia_cli.ops.fsck.impact import inside
+from olympia_cli.ops.fsck import (
+    REPAIR,
+    SALVAGE,
+    DataChecks,
+    Finding,
+    Level,
+    Report,
+    Severity,
+    inside,
+    list_versions,
+    of_the_past,
+    with_data,
+)
 from olympia_cli.ops.inspect import diff, history, last_changes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import MOST_VERSIONS

@@ -30,11 +30,20 @@ from olympia_cli.format.keys import CATALOG_DEF
 from olympia_cli.format.node import Node, Root, Sizes
 from olympia_cli.format.paths import check_pointer, parse_root_path, root_path
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.sound_versions import LatestVersion
+from olympia_cli.ops.fsck import LatestVersion
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.files import Files, failures_pass
-from olympia_cli.ops.walk.nodes import Flaw, Remains, flaw_of, look_at_definition, number_in, remains_of_node
-from olympia_cli.ops.walk.reach import AT_ONCE, descend
+from olympia_cli.ops.walk import (
+    AT_ONCE,
+    Files,
+    Flaw,
+    Remains,
+    descend,
+    failures_pass,
+    flaw_of,
+    look_at_definition,
+    number_in,
+    remains_of_node,
+)
 from olympia_cli.storage.protocol import Store
 
 # Nodes and roots, complete or as far as they can be read: functions of their bytes.

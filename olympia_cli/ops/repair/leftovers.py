@@ -24,8 +24,7 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
 from olympia_cli.ops.inspect import NodeBytes, NodeDump, dump_node
 from olympia_cli.ops.repair.files import ReadNode, RepairFiles, created_at_millis, outside, version_after
-from olympia_cli.ops.walk.nodes import Flaw
-from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.ops.walk import Flaw, path_digest
 from olympia_cli.storage.protocol import FileInfo
 
 LOST_AND_FOUND = "lost+found"

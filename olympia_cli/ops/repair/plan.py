@@ -7,7 +7,7 @@ from typing import Any
 
 from olympia_cli.catalog.repair_commit import Repair
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.findings import describe_object_name
+from olympia_cli.ops.fsck import describe_object_name
 from olympia_cli.ops.repair.content import LostRange
 
 

@@ -66,10 +66,7 @@ from olympia_cli.ops.expire import Floors, MarkPlan, Planner, Policy
 from olympia_cli.ops.export.files import ExportFiles, read_note
 from olympia_cli.ops.export.records import check_apart
 from olympia_cli.ops.export.verify import verify_export
-from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.findings import Finding
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck, of_the_past
-from olympia_cli.ops.fsck.roots import true_oldest
+from olympia_cli.ops.fsck import Finding, FsckRequest, Level, fsck, list_versions, of_the_past, true_oldest
 from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of, describe_change
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import FormerCatalog, newest_catalog
@@ -77,8 +74,7 @@ from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.lost_commits import NEAR
 from olympia_cli.ops.repair.repair import plan_hints
 from olympia_cli.ops.repair.salvage import gather, left_definition
-from olympia_cli.ops.walk.files import failures_pass
-from olympia_cli.ops.walk.nodes import Flaw
+from olympia_cli.ops.walk import Flaw, failures_pass
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.scan import scan
 

@@ -25,16 +25,22 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, OLDEST, aside_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.chain import ChainRoot, list_versions
-from olympia_cli.ops.fsck.findings import SALVAGE
-from olympia_cli.ops.fsck.roots import begins_as_export, latest_ahead, replaceable, true_oldest
-from olympia_cli.ops.fsck.sound_versions import LatestVersion
+from olympia_cli.ops.fsck import (
+    SALVAGE,
+    ChainRoot,
+    LatestVersion,
+    begins_as_export,
+    latest_ahead,
+    list_versions,
+    replaceable,
+    true_oldest,
+)
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import Content, FormerCatalog, is_same, newest_catalog, put_together
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.plan import NO_COST, Aside, RepairPlan, RepairStep, name_order
 from olympia_cli.ops.repair.tree import read_range
-from olympia_cli.ops.walk.files import failures_pass
+from olympia_cli.ops.walk import failures_pass
 from olympia_cli.storage.protocol import Store
 
 # The repair of the hints.

@@ -38,8 +38,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.export.records import check_apart
-from olympia_cli.ops.fsck.chain import stray_findings
-from olympia_cli.ops.fsck.sound_versions import LatestVersion
+from olympia_cli.ops.fsck import LatestVersion, stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import Content, missing_namespaces, newest_catalog, put_together, suspect
 from olympia_cli.ops.repair.files import RepairFiles
@@ -47,7 +46,7 @@ from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import NEAR
 from olympia_cli.ops.repair.plan import SalvageReport, name_order
 from olympia_cli.ops.repair.repair import existing_versions, last_lost_version, missing_versions
-from olympia_cli.ops.walk.nodes import Flaw
+from olympia_cli.ops.walk import Flaw
 from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 from olympia_cli.uuids import new_uuid

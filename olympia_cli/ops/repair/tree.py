@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.ops.repair.files import RangePlace, ReadNode, RepairFiles
-from olympia_cli.ops.walk.reach import descend
+from olympia_cli.ops.walk import descend
 from olympia_cli.tree.load import MAX_DEPTH, bounds
 
 

@@ -53,7 +53,7 @@ def descend(
 # A mapper only distributes work: `NodeRules` determines the facts of a node on every machine.
 
 
-class Mapper(Protocol):
+class TreeReader(Protocol):
     @property
     def at_once(self) -> int | None:
         """The best number of places per call; None if the caller should choose."""
@@ -67,7 +67,7 @@ class Mapper(Protocol):
         ...
 
 
-class LocalMapper:
+class LocalTreeReader:
     """Read nodes in parallel if the store can, and keep none in memory."""
 
     at_once = None
@@ -80,7 +80,7 @@ class LocalMapper:
             files.progress.advance()
 
 
-HERE = LocalMapper()
+HERE = LocalTreeReader()
 
 
 # The set of files that versions reach. Each file is read once, even if versions share it.
@@ -115,7 +115,7 @@ class Reach:
         *,
         definitions: bool = False,
         progress: Progress = SILENT,
-        mapper: Mapper = HERE,
+        mapper: TreeReader = HERE,
     ) -> None:
         self.progress = progress
         # with a patience of 1 a failure of the store is raised, and not taken for damage

@@ -30,9 +30,7 @@ from olympia_cli.ops.expire import (
     follow_resting,
 )
 from olympia_cli.ops.progress import Progress
-from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.nodes import Flaw, NodeRules
-from olympia_cli.ops.walk.reach import Reach
+from olympia_cli.ops.walk import Files, Flaw, NodeRules, Reach
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pins import batches, ddl

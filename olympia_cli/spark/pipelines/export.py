@@ -5,17 +5,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from olympia_cli.ops.export.files import CopyFiles, ExportFiles, Scope
-from olympia_cli.ops.fsck.verdict import Engine, Examined, FindHolders, IsWanted
-from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.fsck import Engine
+from olympia_cli.ops.walk import Files
 from olympia_cli.spark.engine import SparkEngine
-from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.fsck import SparkFsck
-from olympia_cli.spark.pipelines.place import CatalogPlace, as_planned
+from olympia_cli.spark.pipelines.place import CatalogPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +44,5 @@ class SparkExport:
         place = ExportPlace(files.scope, self.engine.catalog, self.dest)
         if isinstance(files, CopyFiles):
             place = replace(place, copying=True, fresh=files.fresh, replaced=files.replaced)
-        return _ExportEngine(self.engine, place)
-
-
-class _ExportEngine(SparkFsck):
-    """Examine one version. If a machine is lost, its files are copied again, and the copies are the same."""
-
-    def __init__(self, engine: SparkEngine, place: ExportPlace) -> None:
-        self._kept_frames = ExitStack()
-        super().__init__(engine, self._kept_frames, place, "export" if place.copying else "export verify")
-
-    def examine(
-        self, into: Examined, versions: Sequence[int], is_wanted: IsWanted | None, holders: FindHolders
-    ) -> list[int]:
-        with explained(), as_planned(self._engine.spark), self._kept_frames:
-            return super().examine(into, versions, is_wanted, holders)
+        # if a machine is lost, its files are copied again, and the copies are the same
+        return SparkFsck(self.engine, place, "export" if place.copying else "export verify")

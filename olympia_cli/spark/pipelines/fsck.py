@@ -1,28 +1,40 @@
 """fsck on Spark: the walk and the verdict run on the driver, and tasks read most of the files.
 
-The driver holds the graph of nodes, so `Growth` and `Verdict` contain all rules of trees. Levels of nodes, definitions,
+The driver holds the graph of nodes, so `Trees` and `Verdict` contain all rules of trees. Levels of nodes, definitions,
 the listing and the data of tables become jobs if they are too many for the driver.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from olympia_cli.format.keys import KeyCodec
-from olympia_cli.format.node import Node
 from olympia_cli.names import TableName, ViewName
-from olympia_cli.ops.fsck.definitions import Named, listed_names
-from olympia_cli.ops.fsck.engine import LocalEngine
-from olympia_cli.ops.fsck.findings import DataFinding, WithData
-from olympia_cli.ops.fsck.fsck import FsckRequest, Report, fsck
-from olympia_cli.ops.fsck.listing import Listing, Sorting, find_quarantine
-from olympia_cli.ops.fsck.verdict import DATA, Examined
+from olympia_cli.ops.fsck import (
+    DATA,
+    Chain,
+    DataFinding,
+    FsckRequest,
+    Listing,
+    LocalEngine,
+    Named,
+    Report,
+    Sorting,
+    TableData,
+    Trees,
+    Verified,
+    WithData,
+    find_quarantine,
+    fsck,
+    listed_names,
+)
 from olympia_cli.ops.progress import Progress
+from olympia_cli.ops.walk import Files, NodeFacts, NodeRules, Place
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pins import batches, ddl
 from olympia_cli.spark.pipelines.fsck_definitions import DistributedDefinitions, list_unreached
@@ -39,55 +51,75 @@ _TABLE = dict.fromkeys(("kind", "namespace", "name", "location"), "string")
 
 
 def spark_fsck(engine: SparkEngine, request: FsckRequest) -> Report:
-    with explained(), as_planned(engine.spark), ExitStack() as stack:
-        return fsck(engine.catalog.store, request, SparkFsck(engine, stack))
+    return fsck(engine.catalog.store, request, SparkFsck(engine))
 
 
-class SparkFsck(LocalEngine):
-    """The engine of a run in which Spark's executors read the files of large steps."""
+class SparkFsck(AbstractContextManager["SparkFsck"]):
+    """The engine of a check in which Spark's executors read the files of large steps. Small steps run on the driver."""
 
     # all trees at once: their levels together are large enough for jobs
-    roots_at_once = None
+    roots_at_once: int | None = None
 
-    def __init__(
-        self, engine: SparkEngine, stack: ExitStack, open_files: OpenFiles | None = None, what: str = "fsck"
-    ) -> None:
-        """`open_files` opens the files in tasks, if they are not the catalog's. `stack` frees what Spark keeps."""
+    def __init__(self, engine: SparkEngine, open_files: OpenFiles | None = None, what: str = "fsck") -> None:
+        """`open_files` opens the files in tasks, if they are not the catalog's."""
         self._engine = engine
-        self._walk = SparkWalk(engine, open_files if open_files is not None else engine.catalog.files, what, stack)
+        self._stack = ExitStack()
+        open_files = open_files if open_files is not None else engine.catalog.files
+        self._walk = SparkWalk(engine, open_files, what, self._stack)
         self._distributed = DistributedDefinitions(self._walk)
         self._tables = SparkData(engine)
-        self._read_here = 0
+        self._here = LocalEngine(self._tables)
+        self._bytes_here = 0
         """Bytes of definitions that the driver read."""
         self._levels = self._names = 0
         """Number of levels, and of names in them, that `Named` has received."""
-        super().__init__(self._tables, self._walk)
+        self._wrong_metadata: frozenset[str] = frozenset()
+        """Metadata locations that lead to wrong files."""
 
-    def _grow(self, into: Examined, tops: Iterable[tuple[str, Node | bytes]]) -> Iterator[WithData]:
-        definitions = into.definitions
-        if definitions is not None and definitions.noted is None:
-            definitions.noted = []
-            self._walk.texts = into.depth >= DATA
-        if into.named is not None and into.named.has_room():
+    def __enter__(self) -> SparkFsck:
+        self._stack.enter_context(explained())
+        self._stack.enter_context(as_planned(self._engine.spark))
+        return self
+
+    def __exit__(self, *error: Any) -> bool | None:
+        return self._stack.__exit__(*error)
+
+    def trees(self, files: Files, chain: Chain, depth: int, verified: Verified | None = None) -> Trees:
+        trees = Trees(self, files, chain, depth, verified)
+        if trees.definitions is not None:
+            trees.definitions.noted = []
+            self._walk.texts = depth >= DATA
+        if trees.named is not None:
             self._walk.kept_names = listed_names
-        for _ in self._growth_of(into).add(tops):
-            if into.named is not None:
-                self._tell(into.named)
-        if definitions is None:
+        return trees
+
+    @property
+    def at_once(self) -> int | None:
+        return self._walk.at_once
+
+    def nodes(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
+        return self._walk.nodes(files, rules, places)
+
+    def read_definitions(self, trees: Trees, *, last: bool) -> Iterator[WithData]:
+        if trees.named is not None and not last:
+            self._tell(trees.named)
+        definitions = trees.definitions
+        if definitions is None or not last:
             return
         assert definitions.noted is not None
         if not self._walk.levels and len(definitions.noted) <= self._engine.alone:
-            counted = into.files.bytes
-            yield from definitions.read()
-            self._read_here += into.files.bytes - counted
+            counted = trees.files.bytes
+            yield from self._here.read_definitions(trees, last=True)
+            self._bytes_here += trees.files.bytes - counted
             return
         before = len(self._distributed.read_frames)
         if not before:
             # tasks also read again the definitions that the driver read while they were few: count these once
             definitions.read_count = definitions.without_digest = 0
-            into.files.bytes -= self._read_here
-        self._distributed.read(into)
-        self._tables.take(self._distributed.read_frames[before:], self._distributed.number, into)
+            trees.files.bytes -= self._bytes_here
+        self._distributed.read(trees)
+        self._tables.take(self._distributed.read_frames[before:], self._distributed.number, trees)
+        self._distributed.take_tables(trees, self._wrong_metadata)
 
     def _tell(self, named: Named) -> None:
         """Send the names in nodes that tasks read to the driver's `Named`, unless they exceed its limit."""
@@ -103,33 +135,31 @@ class SparkFsck(LocalEngine):
             for node, names in zip(rows["path"], rows["names"], strict=True):
                 named.add(node, tuple(names))
 
-    def examine_more(self, examined: Examined, versions: Sequence[int]) -> None:
-        super().examine_more(examined, versions)
-        self._distributed.take_tables(examined)
-
-    def _look_at_data(self, into: Examined, tables: Iterator[WithData]) -> None:
-        super()._look_at_data(into, tables)
-        self._distributed.take_tables(into)
+    def check_data(self, trees: Trees, tables: Iterator[WithData]) -> TableData:
+        data = self._here.check_data(trees, tables)
+        self._wrong_metadata = frozenset(location for hit in data.findings for location in hit.locations)
+        self._distributed.take_tables(trees, self._wrong_metadata)
+        return data
 
     # The listing
 
-    def list_files(self, examined: Examined, saved: frozenset[str]) -> Listing:
+    def list_files(self, trees: Trees, saved: frozenset[str]) -> Listing:
         if not self._distributed.read_frames:
-            return super().list_files(examined, saved)
-        listing, versions = self._listed(examined, saved), len(examined.roots)
+            return self._here.list_files(trees, saved)
+        listing, versions = self._listed(trees, saved), len(trees.roots)
         if listing.tallies["F901"].named:
-            self._follow_late(examined)
-        return listing if len(examined.roots) == versions else self._listed(examined, saved)
+            trees.add_late()
+        return listing if len(trees.roots) == versions else self._listed(trees, saved)
 
-    def _listed(self, examined: Examined, saved: frozenset[str]) -> Listing:
-        chain, engine, distributed = examined.chain, self._engine, self._distributed
-        examined.files.progress.phase("listing files")
+    def _listed(self, trees: Trees, saved: frozenset[str]) -> Listing:
+        chain, engine, distributed = trees.chain, self._engine, self._distributed
+        trees.files.progress.phase("listing files")
         reached = [frame.select("path") for frame in distributed.read_frames]
-        reached.append(paths_frame(engine, [*examined.graph.paths, *chain.catalogs]))
-        number = distributed.number + len(examined.graph.paths)
+        reached.append(paths_frame(engine, [*trees.graph.paths, *chain.catalogs]))
+        number = distributed.number + len(trees.graph.paths)
         sorting = Sorting(saved, chain.oldest, chain.width)
         with engine.job(f"{self._walk.what}: the listing"):
-            return list_unreached(engine, examined.files, sorting, find_quarantine(chain.reference), reached, number)
+            return list_unreached(engine, trees.files, sorting, find_quarantine(chain.reference), reached, number)
 
 
 class SparkData:
@@ -141,10 +171,10 @@ class SparkData:
         self._number = 0
         self.data_files = 0
 
-    def take(self, definitions: Iterable[DataFrame], number: int, into: Examined) -> None:
+    def take(self, definitions: Iterable[DataFrame], number: int, trees: Trees) -> None:
         """Take the tables and views among definitions that tasks read; `number` is an upper bound of their number."""
-        if into.depth >= DATA:
-            self._frames += [_tables_of(frame, into.keys) for frame in definitions]
+        if trees.depth >= DATA:
+            self._frames += [_tables_of(frame, trees.keys) for frame in definitions]
             self._number += number
 
     def check(self, objects: Iterable[WithData], progress: Progress) -> Iterator[DataFinding]:

@@ -40,7 +40,7 @@ from olympia_cli.iceberg.data_checks import (
 )
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName, as_found
-from olympia_cli.ops.fsck.findings import DataFinding
+from olympia_cli.ops.fsck import DataFinding
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -16,12 +16,20 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.definitions import MAX_UNVERIFIED, BadDefinition, Definitions, is_damage
-from olympia_cli.ops.fsck.listing import Listing, Quarantine, Sorting, Tally, resting_files
-from olympia_cli.ops.fsck.verdict import MOST_FINDINGS, Examined
-from olympia_cli.ops.walk.files import Files, Place
-from olympia_cli.ops.walk.nodes import Flaw
-from olympia_cli.ops.walk.reach import path_digest
+from olympia_cli.ops.fsck import (
+    MAX_UNVERIFIED,
+    MOST_FINDINGS,
+    BadDefinition,
+    Definitions,
+    Listing,
+    Quarantine,
+    Sorting,
+    Tally,
+    Trees,
+    is_damage,
+    resting_files,
+)
+from olympia_cli.ops.walk import Files, Flaw, Place, path_digest
 from olympia_cli.spark.failures import told
 from olympia_cli.spark.pins import arrow_schema, batches, ddl, text
 from olympia_cli.spark.pipelines.place import CatalogPlace, apart, as_planned, keep, known, rows_of, together, values_of
@@ -63,17 +71,17 @@ class DistributedDefinitions:
         self.number = 0
         """Number of definitions that were read."""
 
-    def read(self, into: Examined) -> None:
+    def read(self, trees: Trees) -> None:
         """Read all definitions that are named and not read yet. Afterwards the driver's `Definitions` has what a
         verdict needs, as if the driver had read them."""
-        walk, definitions = self._walk, into.definitions
+        walk, definitions = self._walk, trees.definitions
         assert definitions is not None
         assert definitions.noted is not None
         definitions.leave()
         noted, levels = definitions.noted[self._noted :], walk.levels[self._levels :]
         if not noted and not levels:
             return
-        into.files.progress.phase("reading definitions")
+        trees.files.progress.phase("reading definitions")
         number = len(noted) + walk.named - self._named
         self._noted, self._levels, self._named = len(definitions.noted), len(walk.levels), walk.named
         frame = walk.read_definitions(self._names(definitions, noted, levels), number, self.read_frames)
@@ -84,18 +92,18 @@ class DistributedDefinitions:
         for row in sums:
             definitions.read_count += row.number
             definitions.without_digest += row.number if row.verified is False else 0
-            into.files.tally(Place("", row.level), row.there, row.bytes or 0, is_node=False, names=row.names)
-            into.files.progress.advance(row.number)
+            trees.files.tally(Place("", row.level), row.there, row.bytes or 0, is_node=False, names=row.names)
+            trees.files.progress.advance(row.number)
         self.read_frames.append(in_fewer_parts(walk.engine, frame, sum(row.number for row in sums)))
         self._codes.update(row.code for row in sums if row.code is not None)
         definition_rows = self._told(definitions)
         with walk.engine.job(f"{walk.what}: damaged definitions and shared ids"):
-            bad = self._bad(into, definition_rows) if self._codes else []
+            bad = self._bad(trees, definition_rows) if self._codes else []
             unverified = (
                 _first(definition_rows.where("not verified"), MAX_UNVERIFIED) if definitions.without_digest else []
             )
-            ids = self._of_shared_ids(into, definition_rows)
-            numbers = self._know(into, [*bad, *unverified, *ids])
+            ids = self._of_shared_ids(trees, definition_rows)
+            numbers = self._know(trees, [*bad, *unverified, *ids])
         # a definition that the action log disproved stays bad
         disproved = {number: former for number, former in definitions.bad.items() if number in definitions.unverified}
         flaws = {numbers[row.path, row.kind]: (row.path, Flaw(row.code, row.reason, hint=row.hint)) for row in bad}
@@ -103,17 +111,16 @@ class DistributedDefinitions:
         definitions.doubtful.difference_update(definitions.bad)
         for row in ids:
             definitions.set_id(numbers[row.path, row.kind], row.id.to_bytes(8, "big", signed=True))
-        self._take_keys(into, {(row.path, row.kind): numbers[row.path, row.kind] for row in unverified})
+        self._take_keys(trees, {(row.path, row.kind): numbers[row.path, row.kind] for row in unverified})
 
-    def take_tables(self, into: Examined) -> None:
-        """Record which tables and views have metadata that leads to a wrong file."""
-        definitions = into.definitions
-        locations = sorted({location for hit in into.data_findings for location in hit.locations})
+    def take_tables(self, trees: Trees, locations: Collection[str]) -> None:
+        """Record which tables and views have metadata at these locations, which lead to a wrong file."""
+        definitions = trees.definitions
         if definitions is None or not locations or not self.read_frames:
             return
-        frame = frame_of(self._walk.engine, [(location,) for location in locations], {"location": "string"})
+        frame = frame_of(self._walk.engine, [(location,) for location in sorted(locations)], {"location": "string"})
         rows = together(self.read_frames).select("path", "kind", "level", "location").join(frame, "location").collect()
-        numbers = self._know(into, rows)
+        numbers = self._know(trees, rows)
         definitions.by_location.clear()
         for row in rows:
             definitions.note_metadata(numbers[row.path, row.kind], row.location)
@@ -136,11 +143,11 @@ class DistributedDefinitions:
         rows = together(self.read_frames).drop("level", "low", "high", "sure", "keys")
         return keep(rows.join(apart(groups), ["path", "kind"]), self._walk.stack)
 
-    def _bad(self, into: Examined, definition_rows: DataFrame) -> list[Row]:
+    def _bad(self, trees: Trees, definition_rows: DataFrame) -> list[Row]:
         """Return the damaged definitions. If they are too many, return the first by path of each code, and record how
         many more there are."""
-        assert into.definitions is not None
-        more_bad = into.definitions.more_bad
+        assert trees.definitions is not None
+        more_bad = trees.definitions.more_bad
         more_bad.clear()
         # there are few codes, so the driver applies the rule to each, instead of the tasks
         kinds = [(code, sure) for code in sorted(self._codes) for sure in (True, False)]
@@ -154,16 +161,16 @@ class DistributedDefinitions:
                 first = _first(of_code, MOST_FINDINGS)
                 number = of_code.count()
                 if number > len(first):
-                    more_bad[code] = (number - len(first), self._naming(into, of_code, first[-1].path))
+                    more_bad[code] = (number - len(first), self._naming(trees, of_code, first[-1].path))
                 rows += first
-        settle_missing(into.files, {row.path: row.host for row in rows if row.host is not None})
+        settle_missing(trees.files, {row.path: row.host for row in rows if row.host is not None})
         return rows
 
-    def _naming(self, into: Examined, of_code: DataFrame, last: str) -> set[int]:
+    def _naming(self, trees: Trees, of_code: DataFrame, last: str) -> set[int]:
         """Return the nodes that name definitions of `of_code` whose paths come after `last`."""
         from pyspark.sql.functions import col
 
-        definitions, graph = into.definitions, into.graph
+        definitions, graph = trees.definitions, trees.graph
         assert definitions is not None
         more = of_code.where(col("path") > last).select("path", "kind")
         nodes: set[int] = set()
@@ -176,9 +183,9 @@ class DistributedDefinitions:
         numbers = {definitions.known(row.path, Kind(row.kind), 0) for row in rows}
         return nodes.union(node for node, names in enumerate(graph.names) if not numbers.isdisjoint(names))
 
-    def _take_keys(self, into: Examined, numbers: dict[DefinitionFile, int]) -> None:
+    def _take_keys(self, trees: Trees, numbers: dict[DefinitionFile, int]) -> None:
         """Record one key of each definition without a digest."""
-        definitions, graph, files = into.definitions, into.graph, into.files
+        definitions, graph, files = trees.definitions, trees.graph, trees.files
         assert definitions is not None
         for place, number, kind, key in definitions.noted or ():
             if (place.path, int(kind)) in numbers:
@@ -188,19 +195,19 @@ class DistributedDefinitions:
         holders = [path for path, names in zip(graph.paths, graph.names, strict=True) if not others.isdisjoint(names)]
         counted = files.bytes
         for holder, data in files.read_many(holders):
-            for path, kind, key in into.rules.look(holder, data).names:
+            for path, kind, key in trees.rules.look(holder, data).names:
                 if (path, int(kind)) in numbers:
                     definitions.unverified.setdefault(numbers[path, int(kind)], (path, kind, key))
         files.bytes = counted
 
-    def _of_shared_ids(self, into: Examined, definition_rows: DataFrame) -> list[Row]:
+    def _of_shared_ids(self, trees: Trees, definition_rows: DataFrame) -> list[Row]:
         """Return the definitions whose id two objects of one version, or an object and the catalog, might share.
 
         A version has each key once. So an id can occur twice in it only if several keys name definitions with that id.
         """
         from pyspark.sql.functions import max, min
 
-        engine, reference = self._walk.engine, into.chain.reference
+        engine, reference = self._walk.engine, trees.chain.reference
         with_ids = definition_rows.where("id is not null")
         ids = with_ids.groupBy("id").agg(min("low").alias("low"), max("high").alias("high"))
         catalog = key_code(reference.id if reference is not None else "")
@@ -211,9 +218,9 @@ class DistributedDefinitions:
         id_frame = frame_of(engine, shared, {"id": "long"})
         return with_ids.select("id", "path", "kind", "level").join(id_frame, "id").collect()
 
-    def _know(self, into: Examined, rows: Iterable[Row]) -> dict[DefinitionFile, int]:
+    def _know(self, trees: Trees, rows: Iterable[Row]) -> dict[DefinitionFile, int]:
         """Return the numbers of definitions, and record the numbers in the graph wherever a node names them."""
-        definitions, graph = into.definitions, into.graph
+        definitions, graph = trees.definitions, trees.graph
         assert definitions is not None
         numbers = {(row.path, row.kind): definitions.known(row.path, Kind(row.kind), row.level) for row in rows}
         for node, names in self._held_by_tasks(numbers).items():

@@ -19,12 +19,12 @@ from olympia_cli.importers.deltacat.metadata import TableVersion
 from olympia_cli.importers.deltacat.rewrite import Metadata, Outcome, Piece, Rewriting, Unseen
 from olympia_cli.importers.footers import LocalFooters, open_io
 from olympia_cli.importers.parquet import Footer, ParquetFile
+from olympia_cli.ops.executor import divide
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pins import arrow_schema, ddl
 from olympia_cli.spark.pipelines.place import rows_of
 from olympia_cli.spark.proof import Proof, leave
-from olympia_cli.spark.versions import split
 
 FOOTER_WEIGHT = 16
 """Cost of a footer on the driver, in definitions: the driver opens a file, and parses its footer."""
@@ -58,7 +58,7 @@ class SparkFooters:
     def _by_tasks(self, files: Sequence[ParquetFile], here: LocalFooters) -> Iterator[Footer | str]:
         engine, number = self.engine, len(files)
         parts = engine.parts(number, FILES_A_TASK)
-        shares = split(list(enumerate(files)), parts)
+        shares = divide(list(enumerate(files)), parts)
         look = partial(_look, self.base, dict(self.properties), shares)
         with explained(), engine.job("import parquet: footers"):
             rows = engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_FOOTER_ROW)).toArrow()

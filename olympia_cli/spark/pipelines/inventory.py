@@ -31,7 +31,7 @@ from olympia_cli.iceberg.inventory import (
     look_at_tables,
 )
 from olympia_cli.names import Kind, NamespaceName, TableName, parse_reference
-from olympia_cli.ops.walk.reach import estimated_objects
+from olympia_cli.ops.walk import estimated_objects
 from olympia_cli.spark.engine import FEW_PARTS, SparkEngine
 from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pins import open_pinned, pin

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.format.paths import FileKind
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.walk import Files
 from olympia_cli.spark.failures import told
 from olympia_cli.spark.files import COLUMNS, FilePart, plan_files, read_files
 from olympia_cli.spark.options import STORAGE, Conditions

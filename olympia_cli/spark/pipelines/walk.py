@@ -23,14 +23,12 @@ import pyarrow as pa
 from olympia_cli.errors import ExecutorUnprepared, PathMissing, StoreError
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
+from olympia_cli.ops.executor import divide
 from olympia_cli.ops.export.files import name_number
-from olympia_cli.ops.walk.files import Files, Place
-from olympia_cli.ops.walk.nodes import DefinitionName, Flaw, NodeFacts, NodeRules, look_at_definition
-from olympia_cli.ops.walk.reach import HERE
+from olympia_cli.ops.walk import HERE, DefinitionName, Files, Flaw, NodeFacts, NodeRules, Place, look_at_definition
 from olympia_cli.spark.failures import failures
 from olympia_cli.spark.pins import arrow_schema, ddl, text
 from olympia_cli.spark.pipelines.place import apart, keep, pieces, rows_of, together
-from olympia_cli.spark.versions import split
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -132,7 +130,7 @@ class SparkWalk:
         engine, number = self.engine, len(places)
         files.progress.phase("reading nodes", number)
         parts = engine.parts(number, NODES_A_TASK)
-        shares = split(places, parts)
+        shares = divide(places, parts)
         look = partial(_look_at_nodes, self.open_files, rules, self.texts, self.kept_names, shares)
         level = keep(engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_NODE)), self.stack)
         with engine.job(f"{self.what}: nodes, level {places[0].level}"):

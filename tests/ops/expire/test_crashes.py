@@ -15,7 +15,7 @@ from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_policy, undo
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
-from olympia_cli.ops.fsck.fsck import FsckRequest, Level, fsck
+from olympia_cli.ops.fsck import FsckRequest, Level, fsck
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans, replay

@@ -28,7 +28,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_policy, undo
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from tests.helpers.check import check_catalog, orphans, replay
 from tests.helpers.clock import DAY, HOUR, MINUTE
 from tests.helpers.expire_place import FLOORS, Place, filled

@@ -18,8 +18,8 @@ from olympia_cli.ops.expire import simulate, undo
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.records import drop_export
-from olympia_cli.ops.fsck.fsck import Level, acknowledge, of_the_past
-from olympia_cli.ops.walk.nodes import NodeRules
+from olympia_cli.ops.fsck import Level, acknowledge, of_the_past
+from olympia_cli.ops.walk import NodeRules
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
 from tests.helpers.clock import DAY, HOUR

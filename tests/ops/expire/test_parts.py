@@ -32,7 +32,7 @@ from olympia_cli.ops.expire import (
     read_policy,
     undo,
 )
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, MINUTE, FakeClock

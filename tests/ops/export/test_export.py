@@ -33,7 +33,7 @@ from olympia_cli.ops.export import files as export_files
 from olympia_cli.ops.export.export import create_export, resume_export
 from olympia_cli.ops.export.files import Mode, read_note, scope
 from olympia_cli.ops.export.records import check_apart, plan_deletion
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog

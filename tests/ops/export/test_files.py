@@ -12,8 +12,7 @@ from olympia_cli.format.node import Node
 from olympia_cli.ops.export import files as export_files
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import CopyFiles, ExportFiles, FileCount, Mode, Scope, scope
-from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW, Place, StoreFailure
-from olympia_cli.ops.walk.nodes import Flaw, flaw_of
+from olympia_cli.ops.walk import FAILURES_IN_A_ROW, Flaw, Place, StoreFailure, flaw_of
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.exports import make_catalog
 from tests.helpers.stores import CountingStore, WrappedStore

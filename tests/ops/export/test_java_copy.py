@@ -10,7 +10,7 @@ from olympia_cli.format.node import Node
 from olympia_cli.importers.olympia import import_catalog
 from olympia_cli.names import AtVersion, Kind, NamespaceName, TableName
 from olympia_cli.ops.export.java_copy import create_java_copy
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.fsck import fsck

@@ -37,8 +37,8 @@ from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.records import delete_files, drop_export, list_exports, plan_deletion
 from olympia_cli.ops.export.verify import MAX_FINDINGS, note_of, verify_export
-from olympia_cli.ops.fsck.fsck import Level
-from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW
+from olympia_cli.ops.fsck import Level
+from olympia_cli.ops.walk import FAILURES_IN_A_ROW
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog, replay
 from tests.helpers.clock import DAY, FakeClock

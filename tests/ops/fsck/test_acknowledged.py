@@ -12,7 +12,7 @@ from olympia_cli.errors import InvalidOption
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.fsck.fsck import Level, Report, acknowledge, of_the_past
+from olympia_cli.ops.fsck import Level, Report, acknowledge, of_the_past
 from olympia_cli.ops.repair.advice import Places, advise
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.storage.memory import MemoryStore

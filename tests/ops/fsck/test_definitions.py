@@ -8,10 +8,8 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import AtVersion, Kind
-from olympia_cli.ops.fsck.definitions import Definitions
-from olympia_cli.ops.fsck.fsck import Level
-from olympia_cli.ops.walk.files import Files
-from olympia_cli.ops.walk.nodes import INNER_NODES, NodeFacts
+from olympia_cli.ops.fsck import Definitions, Level
+from olympia_cli.ops.walk import INNER_NODES, Files, NodeFacts
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.damage import rewrite_definition, rewrite_node
 from tests.helpers.fsck import fsck

@@ -19,7 +19,7 @@ from olympia_cli.format.paths import root_path, says_digest
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, Scope
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.repair.plan import RepairPlan
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.storage.memory import MemoryStore

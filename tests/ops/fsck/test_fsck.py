@@ -24,10 +24,19 @@ from olympia_cli.format.node import Node, Root
 from olympia_cli.format.paths import new_node_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, NamespaceName, Oldest, TableName, parse_table
-from olympia_cli.ops.fsck.findings import CODES, DataFinding, Severity, describe_finding, finding, ranges, severity
-from olympia_cli.ops.fsck.fsck import Level, describe_report
-from olympia_cli.ops.fsck.impact import merge
-from olympia_cli.ops.fsck.last_fsck import note_fsck
+from olympia_cli.ops.fsck import (
+    CODES,
+    DataFinding,
+    Level,
+    Severity,
+    describe_finding,
+    describe_report,
+    finding,
+    merge,
+    note_fsck,
+    ranges,
+    severity,
+)
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import java_catalog

@@ -8,9 +8,8 @@ from dataclasses import asdict, replace
 import pytest
 
 from olympia_cli.format.paths import LAST_FSCK
-from olympia_cli.ops.fsck.findings import finding
-from olympia_cli.ops.fsck.fsck import Level, Report
-from olympia_cli.ops.fsck.last_fsck import MAX_RUNS, FsckRun, fsck_runs, note_fsck
+from olympia_cli.ops.fsck import FsckRun, Level, Report, finding, fsck_runs, note_fsck
+from olympia_cli.ops.fsck.last_fsck import MAX_RUNS
 from olympia_cli.ops.last_runs import read_note
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock

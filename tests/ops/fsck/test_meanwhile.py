@@ -9,7 +9,7 @@ from olympia_cli.catalog.retained import read_exports
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.records import drop_export
-from olympia_cli.ops.fsck.fsck import Report
+from olympia_cli.ops.fsck import Report
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock
 from tests.helpers.exports import make_catalog

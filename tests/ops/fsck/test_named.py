@@ -8,7 +8,7 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import FileKind, file_kind
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.fsck import fsck
 from tests.helpers.names import location, ns, table

@@ -12,7 +12,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.output.fsck import report_page
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName, TableName
-from olympia_cli.ops.fsck.bundle import make_bundle
+from olympia_cli.ops.fsck import make_bundle
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.fsck import everything, fsck, make
 from tests.helpers.names import ns

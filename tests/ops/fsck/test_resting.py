@@ -11,8 +11,7 @@ from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_manifest, read_policy, undo
-from olympia_cli.ops.fsck.findings import Finding
-from olympia_cli.ops.fsck.fsck import Level, acknowledge, plan_whole_undo
+from olympia_cli.ops.fsck import Finding, Level, acknowledge, plan_whole_undo
 from olympia_cli.storage import memory
 from olympia_cli.storage.memory import MemoryStore
 from tests.cli.conftest import run_here

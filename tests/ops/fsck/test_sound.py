@@ -7,10 +7,8 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion, Kind
-from olympia_cli.ops.fsck.chain import list_versions
-from olympia_cli.ops.fsck.fsck import Level, Report
-from olympia_cli.ops.fsck.sound_versions import LatestVersion
-from olympia_cli.ops.walk.files import Files
+from olympia_cli.ops.fsck import LatestVersion, Level, Report, list_versions
+from olympia_cli.ops.walk import Files
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.damage import cut_behind_id
 from tests.helpers.fsck import fsck

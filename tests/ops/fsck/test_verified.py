@@ -8,7 +8,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format import definitions
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import parse_table
-from olympia_cli.ops.fsck.definitions import Verified
+from olympia_cli.ops.fsck import Verified
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import make_big_catalog
 from tests.helpers.clock import FakeClock

@@ -19,7 +19,7 @@ from olympia_cli.errors import CommitConflict, Damaged
 from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.format.pb.actions_pb2 import RepairDef
 from olympia_cli.names import Kind, ObjectName
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.repair.advice import Places, advise
 from olympia_cli.ops.repair.plan import RepairPlan
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair

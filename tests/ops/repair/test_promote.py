@@ -35,7 +35,7 @@ from olympia_cli.ops.expire import Floors, Planner, expire_once, mark, purge_onc
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.java_copy import create_java_copy
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.inspect import log_between
 from olympia_cli.ops.repair.promote import PromotePlan, apply_promotion, open_copy, plan_forget, plan_promotion
 from olympia_cli.ops.repair.repair import plan_repair

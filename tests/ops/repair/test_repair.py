@@ -32,8 +32,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import AtVersion, Kind, NamespaceName, ObjectName
 from olympia_cli.ops.expire import undo
-from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level, Severity
 from olympia_cli.ops.repair.content import put_together
 from olympia_cli.ops.repair.files import ReadNode, RepairFiles
 from olympia_cli.ops.repair.plan import RepairPlan, describe_plan

@@ -10,7 +10,7 @@ from olympia_cli.errors import CommitConflict, Damaged
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.names import Kind
 from olympia_cli.ops.expire import Floors, Planner, expire_once, read_policy
-from olympia_cli.ops.fsck.fsck import Level
+from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.storage.memory import MemoryStore

@@ -11,7 +11,7 @@ from olympia_cli.errors import Damaged, PathOutside, StorageFailed
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.fsck.findings import Severity
+from olympia_cli.ops.fsck import Severity
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.damage import (

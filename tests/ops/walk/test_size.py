@@ -10,7 +10,7 @@ from olympia_cli.format.codec import encode_node
 from olympia_cli.format.node import Node
 from olympia_cli.format.paths import new_node_path
 from olympia_cli.names import NamespaceName, TableName
-from olympia_cli.ops.walk.reach import count_nodes, estimated_objects
+from olympia_cli.ops.walk import count_nodes, estimated_objects
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.tree.load import NodeReader
