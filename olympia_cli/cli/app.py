@@ -26,7 +26,7 @@ HIDDEN = {"__complete": "Complete a command line."}
 NEED_NUMPY = {
     *("table create", "table alter", "table files", "table append", "table head"),
     *("expire", "export create", "export verify", "export resume", "fsck", "doctor", "serve"),
-    *("import olympia", "import deltacat", "import iox", "import parquet", "import iceberg", "rebuild"),
+    *("import deltacat", "import iox", "import parquet", "import iceberg"),
 }
 """Commands that may use Spark or PyIceberg, which need pyarrow with numpy. For all others the program hides numpy."""
 

@@ -111,6 +111,10 @@ def test_those_that_lead_to_spark_or_pyiceberg_are_known():
     graph = grimp.build_graph(
         "olympia_cli", include_external_packages=True, cache_dir=None, exclude_type_checking_imports=True
     )
+    # the front of a room of ops imports a module when one of its names is first used
+    for room in graph.find_children("olympia_cli.ops"):
+        for home in getattr(import_module(room), "_HOMES", ()):
+            graph.add_import(importer=room, imported=f"{room}.{home}")
     asking = {"numpy", "pandas", "pyiceberg", "pyspark"} & graph.modules
     assert asking >= {"pyiceberg", "pyspark"}
     leading = {
