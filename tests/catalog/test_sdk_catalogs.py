@@ -10,6 +10,7 @@ from olympia_cli.names import AtVersion, Kind, TableName, as_found
 from olympia_cli.ops.fsck import Level, Severity
 from olympia_cli.ops.inspect import log_between
 from olympia_cli.storage.local import LocalStore
+from tests.helpers.clock import HOUR, FakeClock
 from tests.helpers.fsck import fsck
 from tests.helpers.java_catalog import JavaCatalog, pointing
 from tests.helpers.sdk_catalogs import NAMES, ODD, SMALL, TXN, unpack
@@ -24,6 +25,11 @@ def unpacked(tmp_path_factory):
 @pytest.fixture
 def open_catalog(unpacked):
     return lambda name: Catalog.open(LocalStore(str(unpacked[name][0])))
+
+
+def saved_at(catalog):
+    """Return the time of the latest version: transactions of the Java SDK end some days after their beginning."""
+    return catalog.snapshot().created_at_millis
 
 
 def told(definition):
@@ -69,7 +75,8 @@ def test_fsck_finds_them_sound_and_advises_nothing_that_is_refused(open_catalog,
 
 
 def test_a_live_transaction_holds_its_files(open_catalog):
-    report = fsck(open_catalog(TXN).store, level=Level.FULL, all_versions=True)
+    while_one_is_open = FakeClock(wall=saved_at(open_catalog(TXN)) + HOUR)
+    report = fsck(open_catalog(TXN).store, level=Level.FULL, all_versions=True, clock=while_one_is_open)
     orphans = {one.path for one in report.findings if one.code == "F901"}
     # the running root of the one that is over
     assert orphans == {"node/bfb674d3-e2b2-497e-8bb3-d5bc50efde39.arrow"} | {

@@ -164,8 +164,8 @@ def test_a_file_that_only_the_driver_has_is_no_damage(spark, wide, tmp_path, wha
     lost = wide.snapshot().root.node.children[3] if what == "a node" else next(wide.snapshot().entries(Kind.TABLE))[1]
     (elsewhere / lost).unlink()
     engine = SparkEngine(spark, place_for(wide.store.uri), 2, alone=0)
-    with pytest.raises(ExecutorUnprepared, match=f"do not see {lost}, which is there") as raised, ExitStack() as stack:
-        fsck(wide.store, SparkFsck(engine, stack, place_for(str(elsewhere)).files), level=Level.FULL, all_versions=True)
+    with pytest.raises(ExecutorUnprepared, match=f"do not see {lost}, which is there") as raised:
+        fsck(wide.store, SparkFsck(engine, place_for(str(elsewhere)).files), level=Level.FULL, all_versions=True)
     assert raised.value.exit_code == 2
     # and it is damage if no machine has it
     (Path(wide.store.uri) / lost).rename(tmp_path / "away")
