@@ -248,6 +248,17 @@ class TableState:
     location: str
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedUpdate:
+    """An update of a table, made from its state `before` (None: a table to be created). Nothing is staged yet."""
+
+    name: TableName
+    before: TableState | None
+    after: TableState
+    actions: Sequence[TableAction]
+    reach: Reach
+
+
 class TableChanges:
     """Changes of tables in one transaction, and their metadata files."""
 
@@ -268,10 +279,15 @@ class TableChanges:
         """Return the table as this transaction sees it, or None. Files are not followed through links out of
         `reach`.
         """
+        location = self._location(name)
+        if location is None:
+            return None
+        return TableState(self._staged.get(location) or self._read(location, reach), location)
+
+    def _location(self, name: TableName) -> str | None:
         if not self.transaction.exists(name):
             return None
-        location = self.transaction.table(name).definition.iceberg_metadata_location
-        return TableState(self._staged.get(location) or self._read(location, reach), location)
+        return self.transaction.table(name).definition.iceberg_metadata_location
 
     def _read(self, location: str, reach: Reach) -> TableMetadata:
         content = self.staged_file(location)
@@ -292,12 +308,23 @@ class TableChanges:
         fit: Fit | None = None,
         reach: Reach = ANYWHERE,
     ) -> TableState:
-        """Update a table, or create it. Raise CommitFailedException if a requirement is not met.
+        """Update a table, or create it. Raise CommitFailedException if a requirement is not met."""
+        return self.apply(self.plan(name, self.state(name, reach), requirements, updates, fit, reach))
 
-        `fit` may adapt the updates to the table's current state. The updates may name locations in `reach` and in the
-        table's own folders.
+    def plan(
+        self,
+        name: TableName,
+        current: TableState | None,
+        requirements: Sequence[TableRequirement],
+        updates: Sequence[TableUpdate],
+        fit: Fit | None = None,
+        reach: Reach = ANYWHERE,
+    ) -> PlannedUpdate:
+        """Make the update of a table in the state `current`. Stage nothing.
+
+        `fit` may adapt the updates to that state. The updates may name locations in `reach` and in the table's own
+        folders.
         """
-        current = self.state(name, reach)
         if current is None:
             if not any(isinstance(one, AssertCreate) for one in requirements):
                 raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
@@ -313,33 +340,45 @@ class TableChanges:
             check_named(update, reach)
         metadata = _updated(current, updates)
         if current is not None and metadata == current.metadata:
-            return current
+            return PlannedUpdate(name, current, current, (), reach)
         if current is not None and metadata.format_version == V3 and current.location not in self._files.places:
             data = self._store.read(reach.existing(current.location))
             document = parse_metadata(data, current.location)
             check_known(document, current.metadata, metadata, current.location)
         number = -1 if current is None else metadata_number(current.location)
         provider = load_location_provider(metadata.location, without_code(metadata.properties))
-        location = provider.new_table_metadata_file_location(number + 1)
+        after = TableState(metadata, provider.new_table_metadata_file_location(number + 1))
 
         def read(manifest: str) -> bytes:
             return self._store.read(reach.named(manifest, "a manifest"))
 
         actions = actions_of(None if current is None else current.metadata, metadata, updates, read)
-        if current is None:
-            self.transaction.create_table(name, location)
-        expected = None if current is None else current.location
-        for action in actions:
+        return PlannedUpdate(name, current, after, actions, reach)
+
+    def still_fits(self, update: PlannedUpdate) -> bool:
+        """Return True if the table is in the state that the update was made from."""
+        return self._location(update.name) == (None if update.before is None else update.before.location)
+
+    def apply(self, update: PlannedUpdate) -> TableState:
+        """Stage an update that still fits. Each update is applied once, as it has the name of its metadata file."""
+        name, before, after = update.name, update.before, update.after
+        if after is before:
+            return after
+        if before is None:
+            check_no_view(self.transaction, name)
+            self.transaction.create_table(name, after.location)
+        expected = None if before is None else before.location
+        for action in update.actions:
             self.transaction.alter_table(
                 name,
-                metadata_location=location,
+                metadata_location=after.location,
                 expected_metadata_location=expected,
                 type=action.type,
                 payload=action.payload,
             )
             # the first action changes the location; the others only add to the log
             expected = None
-        return self.stage(metadata, location, reach)
+        return self.stage(after.metadata, after.location, update.reach)
 
     def add_file(self, location: str, content: bytes, reach: Reach = ANYWHERE) -> None:
         """Stage a file that is created before the commit, and deleted if the commit fails."""

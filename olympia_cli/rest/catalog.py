@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from pyiceberg.exceptions import NoSuchNamespaceError
@@ -20,7 +21,7 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidLocation
 from olympia_cli.iceberg import changes
 from olympia_cli.iceberg.catalog import OlympiaCatalog, folder_of
-from olympia_cli.iceberg.changes import TableChanges, TableState
+from olympia_cli.iceberg.changes import PlannedUpdate, TableChanges, TableState
 from olympia_cli.iceberg.conversion import translated
 from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
 from olympia_cli.iceberg.metadata_files import MetadataFiles
@@ -32,6 +33,7 @@ from olympia_cli.rest.service import Located
 from olympia_cli.rest.updates import check_added, fitted
 
 R = TypeVar("R")
+Update = tuple[TableName, Sequence[TableRequirement], Sequence[TableUpdate]]
 
 
 class ServedCatalog(OlympiaCatalog):
@@ -55,15 +57,38 @@ class ServedCatalog(OlympiaCatalog):
         return self._seen
 
     def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
-        """Commit a change.
+        """Commit a change, with the changes of other clients.
 
-        First apply it to the version of the request and discard the result. Errors are found early, and the files that
-        the change reads are cached. That keeps its time in the group commit short.
+        First read the objects in `names` in the version of the request. What is cached then takes no time of the
+        others.
         """
         view = self._view()
+        if isinstance(view, Snapshot):
+            _told(about, lambda: [view.get(name) for name in names])
+        return self._call.change(lambda changes: _told(about, lambda: do(changes)), self._what)
+
+    def commit(self, updates: Sequence[Update]) -> list[TableState]:
+        """Update several tables, all of them or none.
+
+        Each update is planned here, on the version of the request. The group commit stages the plan, and plans again
+        only if the table has changed since.
+        """
+        planned: dict[TableName, PlannedUpdate] = {}
+        view = self._view()
         if isinstance(view, Snapshot) and self._call.prefix.at is None:
-            _told(about, do, TableChanges(Transaction(view, self.store_catalog.clock), self.metadata_files))
-        return self._call.change(lambda changes: _told(about, do, changes), self._what)
+            ahead = TableChanges(Transaction(view, self.store_catalog.clock), self.metadata_files)
+            for update in updates:
+                # a second update of the same table needs the state after the first
+                if update[0] not in planned:
+                    planned[update[0]] = _told(None, partial(self._plan, ahead, *update))
+
+        def staged(changes: TableChanges, update: Update) -> TableState:
+            plan = planned.pop(update[0], None)
+            if plan is None or not changes.still_fits(plan):
+                plan = self._plan(changes, *update)
+            return changes.apply(plan)
+
+        return self.change(None, lambda changes: [staged(changes, update) for update in updates])
 
     @property
     def metadata_files(self) -> MetadataFiles:
@@ -75,14 +100,14 @@ class ServedCatalog(OlympiaCatalog):
 
     # Checks of names in requests
 
-    def update(
+    def _plan(
         self,
         changes: TableChanges,
         name: TableName,
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
-    ) -> TableState:
-        """Update a table inside a change. Raise an error if the caller is not allowed to."""
+    ) -> PlannedUpdate:
+        """Plan the update of a table. Raise an error if the caller is not allowed to make it."""
         reach = self.reach(name.namespace)
         current = changes.state(name, reach)
         if current is not None:
@@ -90,9 +115,9 @@ class ServedCatalog(OlympiaCatalog):
         for update in updates:
             if isinstance(update, SetPropertiesUpdate):
                 check_code(update.updates)
-        state = changes.update(name, requirements, updates, fitted, reach)
-        check_added(state.metadata, updates)
-        return state
+        plan = changes.plan(name, current, requirements, updates, fitted, reach)
+        check_added(plan.after.metadata, updates)
+        return plan
 
     def _reach(self, namespace: str) -> Reach:
         return self.reach(namespace)
@@ -185,10 +210,12 @@ class _NoFiles(FileIO):
 _NO_FILES = _NoFiles()
 
 
-def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: TableChanges) -> R:
+def _told(about: ObjectName | None, do: Callable[[], R]) -> R:
+    """Return the result of `do`, with its errors as failures of the request."""
+
     def done() -> R:
         with translated(about):
-            return do(changes)
+            return do()
 
     try:
         return parsed(done)

@@ -73,7 +73,7 @@ def create(call: Call) -> Response:
         changes.add_file(location, content, reach)
         changes.transaction.create_view(name, view_definition(location))
 
-    served.change(None, change)
+    served.change(None, change, name)
     return _view(location, metadata)
 
 
@@ -151,7 +151,7 @@ def replace(call: Call) -> Response:
         changes.transaction.replace_view(name, new)
         return location, metadata
 
-    return _view(*served.change(None, change))
+    return _view(*served.change(None, change, name))
 
 
 def _metadata_location(metadata: dict[str, Any]) -> str:
