@@ -259,6 +259,50 @@ class PlannedUpdate:
     reach: Reach
 
 
+def plan_update(
+    files: MetadataFiles,
+    name: TableName,
+    current: TableState | None,
+    requirements: Sequence[TableRequirement],
+    updates: Sequence[TableUpdate],
+    fit: Fit | None = None,
+    reach: Reach = ANYWHERE,
+    unwritten: Sequence[str] = (),
+) -> PlannedUpdate:
+    """Make the update of a table in the state `current`. Raise CommitFailedException if a requirement is not met.
+
+    `fit` may adapt the updates to that state. The updates may name locations in `reach` and in the table's own folders.
+    `unwritten` are the metadata files that a transaction has staged.
+    """
+    if current is None:
+        if not any(isinstance(one, AssertCreate) for one in requirements):
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+    else:
+        folders = folders_of(current.metadata.location, current.metadata.properties)
+        reach = reach.of_object(current.location, folders)
+    for requirement in requirements:
+        requirement.validate(None if current is None else current.metadata)
+    if fit is not None:
+        updates = fit(None if current is None else current.metadata, updates)
+    for update in updates:
+        check_named(update, reach)
+    metadata = _updated(current, updates)
+    if current is not None and metadata == current.metadata:
+        return PlannedUpdate(name, current, current, (), reach)
+    if current is not None and metadata.format_version == V3 and current.location not in unwritten:
+        document = parse_metadata(files.read(reach.existing(current.location)), current.location)
+        check_known(document, current.metadata, metadata, current.location)
+    number = -1 if current is None else metadata_number(current.location)
+    provider = load_location_provider(metadata.location, without_code(metadata.properties))
+    after = TableState(metadata, provider.new_table_metadata_file_location(number + 1))
+
+    def read(manifest: str) -> bytes:
+        return files.read(reach.named(manifest, "a manifest"))
+
+    actions = actions_of(None if current is None else current.metadata, metadata, updates, read)
+    return PlannedUpdate(name, current, after, actions, reach)
+
+
 class TableChanges:
     """Changes of tables in one transaction, and their metadata files."""
 
@@ -308,52 +352,9 @@ class TableChanges:
         fit: Fit | None = None,
         reach: Reach = ANYWHERE,
     ) -> TableState:
-        """Update a table, or create it. Raise CommitFailedException if a requirement is not met."""
-        return self.apply(self.plan(name, self.state(name, reach), requirements, updates, fit, reach))
-
-    def plan(
-        self,
-        name: TableName,
-        current: TableState | None,
-        requirements: Sequence[TableRequirement],
-        updates: Sequence[TableUpdate],
-        fit: Fit | None = None,
-        reach: Reach = ANYWHERE,
-    ) -> PlannedUpdate:
-        """Make the update of a table in the state `current`. Stage nothing.
-
-        `fit` may adapt the updates to that state. The updates may name locations in `reach` and in the table's own
-        folders.
-        """
-        if current is None:
-            if not any(isinstance(one, AssertCreate) for one in requirements):
-                raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
-            check_no_view(self.transaction, name)
-        else:
-            folders = folders_of(current.metadata.location, current.metadata.properties)
-            reach = reach.of_object(current.location, folders)
-        for requirement in requirements:
-            requirement.validate(None if current is None else current.metadata)
-        if fit is not None:
-            updates = fit(None if current is None else current.metadata, updates)
-        for update in updates:
-            check_named(update, reach)
-        metadata = _updated(current, updates)
-        if current is not None and metadata == current.metadata:
-            return PlannedUpdate(name, current, current, (), reach)
-        if current is not None and metadata.format_version == V3 and current.location not in self._files.places:
-            data = self._store.read(reach.existing(current.location))
-            document = parse_metadata(data, current.location)
-            check_known(document, current.metadata, metadata, current.location)
-        number = -1 if current is None else metadata_number(current.location)
-        provider = load_location_provider(metadata.location, without_code(metadata.properties))
-        after = TableState(metadata, provider.new_table_metadata_file_location(number + 1))
-
-        def read(manifest: str) -> bytes:
-            return self._store.read(reach.named(manifest, "a manifest"))
-
-        actions = actions_of(None if current is None else current.metadata, metadata, updates, read)
-        return PlannedUpdate(name, current, after, actions, reach)
+        """Update a table, or create it, as `plan_update` describes."""
+        current = self.state(name, reach)
+        return self.apply(plan_update(self._store, name, current, requirements, updates, fit, reach, self.places))
 
     def still_fits(self, update: PlannedUpdate) -> bool:
         """Return True if the table is in the state that the update was made from."""

@@ -42,13 +42,14 @@ class ServedCatalog(OlympiaCatalog):
     _call: Call
     _what: str
     _seen: Snapshot | Transaction | None
+    _reaches: dict[str | None, Reach]
 
     @classmethod
     def of_call(cls, call: Call, what: str) -> ServedCatalog:
         """Create it. `what` is the message of commits."""
         made = cls.__new__(cls)
         made._begin(call.service.catalog, "olympia", call.service.io_properties)
-        made._call, made._what, made._seen = call, what, None
+        made._call, made._what, made._seen, made._reaches = call, what, None, {}
         return made
 
     def _view(self, *names: ObjectName) -> Snapshot | Transaction:
@@ -76,16 +77,16 @@ class ServedCatalog(OlympiaCatalog):
         planned: dict[TableName, PlannedUpdate] = {}
         view = self._view()
         if isinstance(view, Snapshot) and self._call.prefix.at is None:
-            ahead = TableChanges(Transaction(view, self.store_catalog.clock), self.metadata_files)
             for update in updates:
                 # a second update of the same table needs the state after the first
                 if update[0] not in planned:
-                    planned[update[0]] = _told(None, partial(self._plan, ahead, *update))
+                    planned[update[0]] = _told(None, partial(self._plan_ahead, view, update))
 
         def staged(changes: TableChanges, update: Update) -> TableState:
             plan = planned.pop(update[0], None)
             if plan is None or not changes.still_fits(plan):
-                plan = self._plan(changes, *update)
+                current = changes.state(update[0], self.reach(update[0].namespace))
+                plan = self._plan(current, update, changes.places)
             return changes.apply(plan)
 
         return self.change(None, lambda changes: [staged(changes, update) for update in updates])
@@ -100,30 +101,29 @@ class ServedCatalog(OlympiaCatalog):
 
     # Checks of names in requests
 
-    def _plan(
-        self,
-        changes: TableChanges,
-        name: TableName,
-        requirements: Sequence[TableRequirement],
-        updates: Sequence[TableUpdate],
-    ) -> PlannedUpdate:
+    def _plan_ahead(self, view: Snapshot, update: Update) -> PlannedUpdate:
+        return self._plan(None if view.find(update[0]) is None else self.state(update[0]), update)
+
+    def _plan(self, current: TableState | None, update: Update, unwritten: Sequence[str] = ()) -> PlannedUpdate:
         """Plan the update of a table. Raise an error if the caller is not allowed to make it."""
-        reach = self.reach(name.namespace)
-        current = changes.state(name, reach)
+        name, requirements, updates = update
         if current is not None:
             check_code(current.metadata.properties)
-        for update in updates:
-            if isinstance(update, SetPropertiesUpdate):
-                check_code(update.updates)
-        plan = changes.plan(name, current, requirements, updates, fitted, reach)
+        for one in updates:
+            if isinstance(one, SetPropertiesUpdate):
+                check_code(one.updates)
+        reach = self.reach(name.namespace)
+        plan = changes.plan_update(self.metadata_files, name, current, requirements, updates, fitted, reach, unwritten)
         check_added(plan.after.metadata, updates)
         return plan
 
-    def _reach(self, namespace: str) -> Reach:
-        return self.reach(namespace)
-
     def reach(self, namespace: str | None = None) -> Reach:
         """Return the folders where this caller's tables may be, including the namespace's location."""
+        if namespace not in self._reaches:
+            self._reaches[namespace] = self._reach_of(namespace)
+        return self._reaches[namespace]
+
+    def _reach_of(self, namespace: str | None) -> Reach:
         caller, settings = self._call.caller, self._call.service.settings
         barred = barred_folders(self.store_catalog.store.uri)
         own = ""
