@@ -35,10 +35,10 @@ from olympia_cli.format.paths import DATA
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
 from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view, check_properties, read_metadata
 from olympia_cli.iceberg.conversion import dotted, identifier_of, namespace_name, table_name, translated, view_name
+from olympia_cli.iceberg.files import MetadataFiles, PyIcebergFiles
 from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
 from olympia_cli.iceberg.internals import to_schema
 from olympia_cli.iceberg.locations import Reach, barred_folders
-from olympia_cli.iceberg.metadata_files import MetadataFiles, PyIcebergFiles
 from olympia_cli.iceberg.settings import ONE_SDK, same_sdk, store_options, trusted
 from olympia_cli.names import Kind, NamespaceName, ObjectName, Reference, TableName, ViewName, parse_reference
 from olympia_cli.storage.open import check_opens, scheme_of

@@ -42,6 +42,7 @@ from pyiceberg.typedef import Properties
 
 from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
+from olympia_cli.catalog.snapshot import Snapshot as CatalogSnapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
     CommitUnknown,
@@ -60,9 +61,8 @@ from olympia_cli.format.pb.actions_pb2 import (
     TableInsertDef,
     TableUpdateDef,
 )
-from olympia_cli.iceberg.changed_files import ChangedFiles, ReadFile, changed_files
 from olympia_cli.iceberg.conversion import dotted
-from olympia_cli.iceberg.files import NewFile, NewFiles
+from olympia_cli.iceberg.files import Delete, MetadataFiles, NewFile, NewFiles
 from olympia_cli.iceberg.format_v3 import V3, check_known, to_json, upgraded, with_row_ids
 from olympia_cli.iceberg.internals import empty_metadata, metadata_number
 from olympia_cli.iceberg.locations import (
@@ -73,7 +73,7 @@ from olympia_cli.iceberg.locations import (
     barred_folders,
     folders_of,
 )
-from olympia_cli.iceberg.metadata_files import Delete, MetadataFiles
+from olympia_cli.iceberg.manifests import ChangedFiles, ReadFile, changed_files
 from olympia_cli.iceberg.settings import without_code
 from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata, unpacked
@@ -260,6 +260,7 @@ class PlannedUpdate:
 
 
 def plan_update(
+    view: CatalogSnapshot | Transaction,
     files: MetadataFiles,
     name: TableName,
     current: TableState | None,
@@ -272,11 +273,12 @@ def plan_update(
     """Make the update of a table in the state `current`. Raise CommitFailedException if a requirement is not met.
 
     `fit` may adapt the updates to that state. The updates may name locations in `reach` and in the table's own folders.
-    `unwritten` are the metadata files that a transaction has staged.
+    `view` has the other objects of the catalog, and `unwritten` the metadata files that a transaction has staged.
     """
     if current is None:
         if not any(isinstance(one, AssertCreate) for one in requirements):
             raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+        check_no_view(view, name)
     else:
         folders = folders_of(current.metadata.location, current.metadata.properties)
         reach = reach.of_object(current.location, folders)
@@ -354,7 +356,10 @@ class TableChanges:
     ) -> TableState:
         """Update a table, or create it, as `plan_update` describes."""
         current = self.state(name, reach)
-        return self.apply(plan_update(self._store, name, current, requirements, updates, fit, reach, self.places))
+        planned = plan_update(
+            self.transaction, self._store, name, current, requirements, updates, fit, reach, self.places
+        )
+        return self.apply(planned)
 
     def still_fits(self, update: PlannedUpdate) -> bool:
         """Return True if the table is in the state that the update was made from."""
@@ -516,10 +521,11 @@ def _kept(written: Iterable[str]) -> str:
     return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
 
 
-def check_no_view(transaction: Transaction, name: TableName) -> None:
+def check_no_view(view: CatalogSnapshot | Transaction, name: TableName) -> None:
     """Raise TableAlreadyExistsError if a view has the name: in Iceberg, tables and views share their names."""
     with contextlib.suppress(InvalidName):
-        if transaction.exists(ViewName(name.namespace, name.name)):
+        same = ViewName(name.namespace, name.name)
+        if view.exists(same) if isinstance(view, Transaction) else view.find(same) is not None:
             raise TableAlreadyExistsError(f"View with same name already exists: {dotted(name)}")
 
 

@@ -45,8 +45,14 @@ from olympia_cli.importers.parquet import (
     typed_partitions,
     unite,
 )
-from olympia_cli.importers.properties import PARQUET_FILES, PARQUET_FOLDER
-from olympia_cli.importers.result import ImportAdvice, ImportedTable, ImportResult, Omission
+from olympia_cli.importers.result import (
+    PARQUET_FILES,
+    PARQUET_FOLDER,
+    ImportAdvice,
+    ImportedTable,
+    ImportResult,
+    Omission,
+)
 from olympia_cli.names import TableName
 
 # Create a table with its files as the first snapshot, during an import: this takes most of the time of importing a

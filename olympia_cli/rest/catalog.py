@@ -23,8 +23,8 @@ from olympia_cli.iceberg import changes
 from olympia_cli.iceberg.catalog import OlympiaCatalog, folder_of
 from olympia_cli.iceberg.changes import PlannedUpdate, TableChanges, TableState
 from olympia_cli.iceberg.conversion import translated
+from olympia_cli.iceberg.files import MetadataFiles
 from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
-from olympia_cli.iceberg.metadata_files import MetadataFiles
 from olympia_cli.iceberg.settings import LOADS_CODE
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
@@ -86,7 +86,7 @@ class ServedCatalog(OlympiaCatalog):
             plan = planned.pop(update[0], None)
             if plan is None or not changes.still_fits(plan):
                 current = changes.state(update[0], self.reach(update[0].namespace))
-                plan = self._plan(current, update, changes.places)
+                plan = self._plan(changes.transaction, current, update, changes.places)
             return changes.apply(plan)
 
         return self.change(None, lambda changes: [staged(changes, update) for update in updates])
@@ -102,9 +102,11 @@ class ServedCatalog(OlympiaCatalog):
     # Checks of names in requests
 
     def _plan_ahead(self, view: Snapshot, update: Update) -> PlannedUpdate:
-        return self._plan(None if view.find(update[0]) is None else self.state(update[0]), update)
+        return self._plan(view, None if view.find(update[0]) is None else self.state(update[0]), update)
 
-    def _plan(self, current: TableState | None, update: Update, unwritten: Sequence[str] = ()) -> PlannedUpdate:
+    def _plan(
+        self, view: Snapshot | Transaction, current: TableState | None, update: Update, unwritten: Sequence[str] = ()
+    ) -> PlannedUpdate:
         """Plan the update of a table. Raise an error if the caller is not allowed to make it."""
         name, requirements, updates = update
         if current is not None:
@@ -112,8 +114,8 @@ class ServedCatalog(OlympiaCatalog):
         for one in updates:
             if isinstance(one, SetPropertiesUpdate):
                 check_code(one.updates)
-        reach = self.reach(name.namespace)
-        plan = changes.plan_update(self.metadata_files, name, current, requirements, updates, fitted, reach, unwritten)
+        files, reach = self.metadata_files, self.reach(name.namespace)
+        plan = changes.plan_update(view, files, name, current, requirements, updates, fitted, reach, unwritten)
         check_added(plan.after.metadata, updates)
         return plan
 

@@ -22,7 +22,7 @@ from olympia_cli.catalog.commit import Author, check_writable, retry
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, StorageFailed, TransactionTooLarge
 from olympia_cli.iceberg.changes import TableChanges, unknown
-from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg.files import MetadataFiles
 
 _log = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ from olympia_cli.importers.deltacat.tables import (
 from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import CHANGED_HERE, Key, PresentObjects, Renaming
 from olympia_cli.importers.olympia import ImportNote, check_into, read_note
-from olympia_cli.importers.properties import (
+from olympia_cli.importers.result import (
     DELTACAT,
     DELTACAT_CATALOG,
     DELTACAT_DESCRIPTION,
@@ -64,8 +64,11 @@ from olympia_cli.importers.properties import (
     DELTACAT_TRANSACTION,
     DELTACAT_VERSION,
     FORMER_NAME,
+    ImportAdvice,
+    ImportedTable,
+    ImportResult,
+    Omission,
 )
-from olympia_cli.importers.result import ImportAdvice, ImportedTable, ImportResult, Omission
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, time_text
 
 _NAMES = (DELTACAT_NAMESPACE, DELTACAT_TABLE, FORMER_NAME)

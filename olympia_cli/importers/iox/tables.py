@@ -29,16 +29,24 @@ from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.format.strict_json import read_json
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.conversion import identifier_of
+from olympia_cli.iceberg.files import MetadataFiles
 from olympia_cli.iceberg.format_v3 import NewFile, encode, with_snapshot
 from olympia_cli.iceberg.locations import parse_location
-from olympia_cli.iceberg.metadata_files import MetadataFiles
 from olympia_cli.iceberg.settings import LOCATION_PROVIDER
 from olympia_cli.iceberg.transaction import CatalogTransaction
 from olympia_cli.importers.iox.columns import statistics
 from olympia_cli.importers.iox.plans import Plan, Planner, WantedFile, count, deleted_rows
 from olympia_cli.importers.iox.source import Source, State
-from olympia_cli.importers.properties import FORMER_NAME, IOX_REVISION, IOX_SOURCE, IOX_STATE, IOX_TIME, IOX_TRANSACTION
-from olympia_cli.importers.result import ImportResult, Omission
+from olympia_cli.importers.result import (
+    FORMER_NAME,
+    IOX_REVISION,
+    IOX_SOURCE,
+    IOX_STATE,
+    IOX_TIME,
+    IOX_TRANSACTION,
+    ImportResult,
+    Omission,
+)
 from olympia_cli.names import AtTime, SettledReference, time_text
 
 # A run of an import: which states are imported, and the note about them.
