@@ -88,3 +88,33 @@ def test_a_contract_forbids_a_library_to_each_module_that_may_not_use_it(library
 def test_no_contract_has_exceptions():
     assert not [contract["name"] for contract in CONTRACTS if "ignore_imports" in contract]
     assert not [contract["name"] for contract in CONTRACTS if "unmatched_ignore_imports_alerting" in contract]
+
+
+FRONTS = {
+    "cli": ["iceberg", "importers", "ops.expire", "ops.inspect", "rest", "spark"],
+    "rest": ["iceberg", "ops.expire", "ops.inspect"],
+    "spark": ["iceberg", "importers", "ops.expire", "ops.inspect"],
+    "importers": ["iceberg", "ops.expire", "ops.inspect"],
+    "iceberg": ["ops.expire", "ops.inspect"],
+}
+"""The packages whose fronts a package uses, and no modules inside."""
+SHARED = {("spark", "iceberg.data_checks"), ("spark", "iceberg.inventory")}
+
+
+def is_forbidden(module: str, contract: dict) -> bool:
+    for forbidden in contract["forbidden_modules"]:
+        package = forbidden.removesuffix(".*")
+        if (module.startswith(f"{package}.") and package != forbidden) or is_in(module, forbidden):
+            return True
+    return False
+
+
+@pytest.mark.parametrize("user", FRONTS)
+def test_a_contract_forbids_each_module_inside_a_package_with_a_front(user):
+    contracts = [contract for contract in CONTRACTS if f"olympia_cli.{user}" in contract.get("source_modules", ())]
+    for package in FRONTS[user]:
+        folder = HERE / "olympia_cli" / package.replace(".", "/")
+        for path in folder.rglob("*.py"):
+            module = ".".join(path.relative_to(HERE).with_suffix("").parts)
+            if path.stem != "__init__" and (user, module.removeprefix("olympia_cli.")) not in SHARED:
+                assert any(is_forbidden(module, contract) for contract in contracts), module

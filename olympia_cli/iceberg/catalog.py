@@ -33,7 +33,7 @@ from olympia_cli.errors import InvalidName
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import DATA
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
-from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view, check_properties, read_metadata
+from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view, check_property_locations, read_metadata
 from olympia_cli.iceberg.conversion import dotted, identifier_of, namespace_name, table_name, translated, view_name
 from olympia_cli.iceberg.files import MetadataFiles, PyIcebergFiles
 from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
@@ -533,7 +533,7 @@ class OlympiaCatalog(MetastoreCatalog):
     def _new_place(self, name: TableName | ViewName, location: str | None, properties: Properties) -> str:
         """Return the location of a new table or view: the given one if it is allowed, or a new folder."""
         reach = self.reach(name.namespace)
-        check_properties(properties, reach)
+        check_property_locations(properties, reach)
         if location:
             reach.named(location, f"the {name.kind.word}'s location")
         return location.rstrip("/") if location else self.new_folder(name)

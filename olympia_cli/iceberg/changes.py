@@ -436,7 +436,7 @@ class TableChanges:
         try:
             return publish()
         except (CommitUnknown, OutcomeUnknown) as error:
-            raise unknown(error, self._created) from error
+            raise outcome_unknown(error, self._created) from error
         except OlympiaError as error:
             self._discard_after(error)
             raise
@@ -507,7 +507,7 @@ class TableChanges:
         return TableState(metadata, location)
 
 
-def unknown(error: BaseException | None, written: Iterable[str]) -> CommitStateUnknownException:
+def outcome_unknown(error: BaseException | None, written: Iterable[str]) -> CommitStateUnknownException:
     """Return the error for an unknown outcome, with the files that were written."""
     return CommitStateUnknownException(f"{error}{_kept(written)}")
 
@@ -559,7 +559,7 @@ def read_metadata(files: MetadataFiles, text: str, location: Location) -> TableM
         raise Damaged("F602", text, "it is not the metadata of an Iceberg table", hint="check the location") from None
 
 
-def check_properties(properties: Properties, reach: Reach) -> None:
+def check_property_locations(properties: Properties, reach: Reach) -> None:
     """Raise an error for properties of a table, view or namespace that name a location outside `reach`."""
     for key in (*FOLDER_PROPERTIES, "location"):
         if properties.get(key):
@@ -573,7 +573,7 @@ def check_named(update: Any, reach: Reach) -> None:
         case "set-location":
             reach.named(update.location, "the table's location")
         case "set-properties":
-            check_properties(update.updates, reach)
+            check_property_locations(update.updates, reach)
         case "add-snapshot" if update.snapshot.manifest_list:
             reach.named(update.snapshot.manifest_list, "the manifest list")
         case "set-statistics":

@@ -19,13 +19,21 @@ from pyiceberg.typedef import Properties
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidLocation
-from olympia_cli.iceberg import changes
-from olympia_cli.iceberg.catalog import OlympiaCatalog, folder_of
-from olympia_cli.iceberg.changes import PlannedUpdate, TableChanges, TableState
-from olympia_cli.iceberg.conversion import translated
-from olympia_cli.iceberg.files import MetadataFiles
-from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
-from olympia_cli.iceberg.settings import LOADS_CODE
+from olympia_cli.iceberg import (
+    LOADS_CODE,
+    MetadataFiles,
+    OlympiaCatalog,
+    PlannedUpdate,
+    Reach,
+    TableChanges,
+    TableState,
+    barred_folders,
+    check_property_locations,
+    folder_of,
+    parse_location,
+    plan_update,
+    translated,
+)
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
@@ -115,7 +123,7 @@ class ServedCatalog(OlympiaCatalog):
             if isinstance(one, SetPropertiesUpdate):
                 check_code(one.updates)
         files, reach = self.metadata_files, self.reach(name.namespace)
-        plan = changes.plan_update(view, files, name, current, requirements, updates, fitted, reach, unwritten)
+        plan = plan_update(view, files, name, current, requirements, updates, fitted, reach, unwritten)
         check_added(plan.after.metadata, updates)
         return plan
 
@@ -169,7 +177,7 @@ def check_code(properties: Properties) -> None:
 def check_properties(properties: Properties, reach: Reach) -> None:
     """Raise an error for a client's properties that would load code or lead outside `reach`."""
     check_code(properties)
-    changes.check_properties(properties, reach)
+    check_property_locations(properties, reach)
 
 
 def check_registered(metadata: Mapping[str, Any], reach: Reach, what: str) -> None:

@@ -20,10 +20,7 @@ from pyiceberg.table.metadata import TableMetadata
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, Refused, StorageFailed, Unsupported
-from olympia_cli.iceberg.files import Delete, TableFiles, create_in
-from olympia_cli.iceberg.format_v3 import to_json
-from olympia_cli.iceberg.locations import LOCAL, Location
-from olympia_cli.iceberg.settings import io_properties
+from olympia_cli.iceberg import LOCAL, Delete, Location, TableFiles, create_in, io_properties, to_json
 from olympia_cli.masking import masked
 from olympia_cli.names import TableName, time_text
 from olympia_cli.ops.verify_metadata import check_registrable, parse_metadata, parse_view_metadata

@@ -15,7 +15,7 @@ from starlette.responses import Response
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import TableExists, TableNotFound
-from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view
+from olympia_cli.iceberg import TableChanges, TableState, check_no_view
 from olympia_cli.names import Kind, TableName, ViewName, plural
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, page

@@ -14,9 +14,7 @@ from starlette.responses import Response
 
 from olympia_cli.errors import ViewNotFound
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
-from olympia_cli.iceberg.catalog import check_no_table, view_definition
-from olympia_cli.iceberg.changes import TableChanges
-from olympia_cli.iceberg.locations import folders_of
+from olympia_cli.iceberg import TableChanges, check_no_table, folders_of, view_definition
 from olympia_cli.names import Kind, ViewName
 from olympia_cli.ops.verify_metadata import parse_view_metadata
 from olympia_cli.rest.call import Call, answer, check_reachable, nothing

@@ -12,9 +12,9 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import NamespaceExists
-from olympia_cli.iceberg import changes as table_changes
 from olympia_cli.iceberg.changes import PlannedUpdate, TableChanges
 from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.rest import catalog
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.patience import PATIENCE, wait_until
 from tests.helpers.serving import Served, serving
@@ -39,13 +39,13 @@ def served(tmp_path) -> Iterator[Served]:
 def planned(monkeypatch: pytest.MonkeyPatch) -> list[PlannedUpdate]:
     """The updates that were made, in order."""
     made: list[PlannedUpdate] = []
-    plan = table_changes.plan_update
+    plan = catalog.plan_update
 
     def noted(*given: Any) -> PlannedUpdate:
         made.append(plan(*given))
         return made[-1]
 
-    monkeypatch.setattr(table_changes, "plan_update", noted)
+    monkeypatch.setattr(catalog, "plan_update", noted)
     return made
 
 

@@ -9,7 +9,7 @@ from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.format.paths import FileKind
-from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg import TableFiles
 from olympia_cli.ops.walk import Files
 from olympia_cli.spark.failures import told
 from olympia_cli.spark.options import STORAGE, Conditions
