@@ -41,26 +41,31 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import (
         ExpirePlan,
         MarkPlan,
+        PlanFile,
         Planner,
         PolicyOutcome,
         PurgePlan,
         UndoPlan,
+        decode_plan,
+        encode_plan,
         plan_undo,
+        recompute,
         simulate,
     )
-    from olympia_cli.ops.expire.plan_file import PlanFile, decode_plan, encode_plan, recompute
     from olympia_cli.ops.expire.retention import Floors, Policy, read_policy
     from olympia_cli.ops.expire.survey import (
         LOCAL,
         SHOWN,
         CatalogFacts,
+        FileFacts,
+        FileFate,
         KeptRoots,
         Survey,
         Surveyor,
+        Sweep,
         follow_kept,
         follow_resting,
     )
-    from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 
 __all__ = [
     "LOCAL",

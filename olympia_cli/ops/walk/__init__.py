@@ -10,7 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.walk.files import FAILURES_IN_A_ROW, Files, Place, StoreFailure, failures_pass
     from olympia_cli.ops.walk.nodes import (
         INNER_NODES,
         OBJECT_KEY,
@@ -31,13 +30,18 @@ if TYPE_CHECKING:
     )
     from olympia_cli.ops.walk.reach import (
         AT_ONCE,
+        FAILURES_IN_A_ROW,
         HERE,
         PATH_DIGEST_BYTES,
+        Files,
+        Place,
         Reach,
+        StoreFailure,
         TreeReader,
         count_nodes,
         descend,
         estimated_objects,
+        failures_pass,
         path_digest,
     )
 
