@@ -40,9 +40,9 @@ from olympia_cli.format.codec import encode_root
 from olympia_cli.format.definitions import bare
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
+from olympia_cli.ops import holders as expire_holders
 from olympia_cli.ops.expire import Listed, Sweep, retention, survey
 from olympia_cli.ops.expire import apply as expire
-from olympia_cli.ops.expire import holders as expire_holders
 from olympia_cli.ops.expire import plan as expire_plan
 from tests.helpers import scheduler
 from tests.helpers.check import _read_tree as read_tree

@@ -255,7 +255,7 @@ def _bare_sweep(facts: CatalogFacts, oldest: int) -> Sweep:
         oldest=oldest,
         latest=facts.head.version,
         pins=tuple(pin.path for pin in facts.holders.pins()),
-        live_transactions=frozenset(facts.holders.live_ids),
+        live_transactions=facts.holders.live_ids,
         store_now_millis=facts.store_now_millis,
         grace_millis=facts.floors.grace_millis,
         damaged=max(facts.damaged, default=-1),

@@ -39,9 +39,9 @@ from olympia_cli.format.paths import (
     root_path,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.expire.holders import Holders, store_now_millis
 from olympia_cli.ops.expire.manifest import FOLDER, Doomed, Going, check_deletable, in_order, read_manifest, unread
 from olympia_cli.ops.expire.retention import Floors, Limits
+from olympia_cli.ops.holders import Holders, store_now_millis
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.walk import NodeRules, Reach, path_digest
 from olympia_cli.storage.protocol import FileInfo, Store

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.actions import follow_names, read_actions
+from olympia_cli.ops.fsck.actions import follow_names
 from olympia_cli.ops.fsck.definitions import NO_ID, Definitions
 from olympia_cli.ops.fsck.findings import Ranges, inside, merge
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph, read_node
+from olympia_cli.ops.fsck.roots import read_actions
 from olympia_cli.ops.walk import Files, Flaw, descend, remains_of_node
 from olympia_cli.tree.load import bounds
 

@@ -11,8 +11,6 @@ from olympia_cli.catalog.retained import KnownDamage, kept_aside_before, purged_
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.fsck.actions import read_actions
-from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
 from olympia_cli.ops.fsck.findings import (
     REPAIR,
     Finding,
@@ -21,7 +19,8 @@ from olympia_cli.ops.fsck.findings import (
     without,
 )
 from olympia_cli.ops.fsck.holders import held_files
-from olympia_cli.ops.fsck.roots import open_chain
+from olympia_cli.ops.fsck.roots import Chain, ChainReader, read_actions
+from olympia_cli.ops.fsck.versions import list_versions, open_chain
 from olympia_cli.ops.walk import Files, Flaw
 
 # Known damage of older versions: acknowledged by users, or answered by a repair. It is reported, but does not count.
@@ -171,6 +170,6 @@ def _kept(finding: Finding, chain: Chain, oldest: int) -> Finding | None:
 def _still_held(files: Files, later: Chain, findings: list[Finding], now: int) -> list[Finding]:
     """Return the findings without those about transactions and exports that have ended."""
     holdings = held_files(files, later, now)
-    live = {holder.who for holding in holdings for holder in holding.holders}
+    live = {holder.pin.who for holding in holdings for holder in holding.holders}
     live |= {who for holding in holdings for finding in holding.findings for who in finding.held_by}
     return [finding for finding in findings if finding.code not in _HELD or not live.isdisjoint(finding.held_by)]

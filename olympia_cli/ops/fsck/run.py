@@ -12,28 +12,32 @@ from contextlib import suppress
 
 from olympia_cli.catalog.clock import Clock, SystemClock
 from olympia_cli.catalog.references import dated_ahead, way_out
-from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.retained import parse_record, resting_mark
+from olympia_cli.catalog.snapshot import EXPORT_PREFIX, Snapshot
 from olympia_cli.catalog.versions import read_root
-from olympia_cli.errors import OlympiaError, VersionNotFound
-from olympia_cli.names import Ago, AtTime, OnDay
-from olympia_cli.ops.fsck.actions import read_actions
-from olympia_cli.ops.fsck.chain import Chain, wanted_root
+from olympia_cli.errors import ExportNotFound, OlympiaError, VersionNotFound, quoted
+from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, OnDay, Reference, settle
 from olympia_cli.ops.fsck.definitions import Verified
-from olympia_cli.ops.fsck.engine import Engine, LocalEngine
 from olympia_cli.ops.fsck.findings import (
+    FULL,
     NO_DATA,
     SALVAGE,
+    STRUCTURE,
     Finding,
+    FsckRequest,
+    HowRead,
+    Level,
+    Report,
     TableData,
     finding,
 )
 from olympia_cli.ops.fsck.holders import Held, Holder, held_files
 from olympia_cli.ops.fsck.known_damage import answered, recognised, still_so
-from olympia_cli.ops.fsck.report import FULL, STRUCTURE, FsckRequest, HowRead, Level, Report
-from olympia_cli.ops.fsck.roots import RootChecks, look_at_versions, no_version
+from olympia_cli.ops.fsck.roots import Chain, ChainRoot, RootChecks, read_actions
 from olympia_cli.ops.fsck.sound_versions import compare_with_log, look_back, look_for_named
-from olympia_cli.ops.fsck.trees import Trees, exhaust
+from olympia_cli.ops.fsck.trees import Engine, LocalEngine, Trees, exhaust
 from olympia_cli.ops.fsck.verdict import Examined, Verdict, importance
+from olympia_cli.ops.fsck.versions import look_at_versions, no_version
 from olympia_cli.ops.walk import Files, Flaw, failures_pass
 from olympia_cli.storage.protocol import Store
 
@@ -195,8 +199,8 @@ def _check_holder(trees: Trees, holder: Holder) -> Iterator[Finding]:
     if catalog.flaw is not None and holder.root.catalog_def not in trees.notes.bad_catalogs:
         yield holder.finding(holder.root.catalog_def, catalog.flaw)
     checks_actions = trees.depth >= FULL and not trees.chain.java
-    if checks_actions and isinstance(flaw := read_actions(holder.data, holder.path), Flaw):
-        yield holder.finding(holder.path, flaw)
+    if checks_actions and isinstance(flaw := read_actions(holder.data, holder.pin.path), Flaw):
+        yield holder.finding(holder.pin.path, flaw)
 
 
 def _checked(trees: Trees, holdings: Sequence[Held], data: TableData) -> dict[str, int]:
@@ -214,3 +218,39 @@ def _checked(trees: Trees, holdings: Sequence[Held], data: TableData) -> dict[st
         "skipped": definitions.skipped if definitions is not None else 0,
         "bytes": trees.files.bytes,
     }
+
+
+def wanted_root(chain: Chain, at: Reference | None, now: int) -> Callable[[ChainRoot], bool]:
+    """Return a predicate for the roots that match a reference. The caller takes the last match. The catalog may be
+    damaged.
+    """
+    if at is not None:
+        at = settle(at, now, lambda: () if chain.reference is None else chain.reference.exported_snapshots)
+    if isinstance(at, AtTime):
+        millis = at.millis
+        return lambda root: root.root is not None and root.root.created_at_millis <= millis
+    if at is None:
+        version = chain.latest
+    elif isinstance(at, AtVersion):
+        version = at.version
+    elif isinstance(at, Latest):
+        version = chain.latest - at.back
+    elif isinstance(at, AtExport):
+        version = _exported(chain, at.name)
+    else:
+        version = chain.oldest if chain.oldest in chain.existing else chain.kept_versions[0]
+    if not chain.oldest <= version <= chain.latest:
+        reason = f"there is no version {version}, only {chain.oldest} to {chain.latest}"
+        if chain.reference is not None and resting_mark(chain.reference, version) is not None:
+            raise VersionNotFound(reason, hint="it is in quarantine: undo the expire", command=("expire", "undo"))
+        raise VersionNotFound(reason, hint="list the versions", command=("log", "--oneline"))
+    return lambda root: root.version == version
+
+
+def _exported(chain: Chain, name: str) -> int:
+    properties = chain.reference.properties if chain.reference is not None else {}
+    record = parse_record(name, "", properties.get(EXPORT_PREFIX + name))
+    if isinstance(record, str):
+        reason = f"{quoted(name)} is neither a version reference nor the name of an export"
+        raise ExportNotFound(reason, hint="use a version, latest~1, a time, 2h, or an export's name")
+    return record.version

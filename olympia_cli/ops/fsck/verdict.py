@@ -83,9 +83,9 @@ class Verdict:
         bad.update(node for nodes in self._holders.values() for node in nodes)
         if trees.definitions is not None:
             bad.update(node for _, nodes in trees.definitions.more_bad.values() for node in nodes)
-        who = {node: [holder.who for holder in holders] for node, holders in trees.holders.items()}
+        who = {node: [holder.pin.who for holder in holders] for node, holders in trees.holders.items()}
         self._radius = Radius(self._graph, trees.versions, who, bad)
-        self._by_who = {holder.who: holder for holders in trees.holders.values() for holder in holders}
+        self._by_who = {holder.pin.who: holder for holders in trees.holders.values() for holder in holders}
         chain = trees.chain
         self._objects = Objects(trees.files, self._graph, trees.keys, chain.java, chain.path)
         self._versions = [version for version in sorted(trees.roots) if version not in trees.notes.unreadable]
@@ -195,7 +195,7 @@ class Verdict:
         message = f"{reason}; {hit.remark}" if hit.remark else reason
         hint = ""
         if who and not versions:
-            code, hint = self._by_who[who[0]].code, self._by_who[who[0]].hint
+            code, hint = self._by_who[who[0]].pin.code, self._by_who[who[0]].hint
             message = f"{', '.join(who[:3])}: {message}"
         elif who:
             message += f"; {', '.join(who[:3])} too"
