@@ -39,11 +39,10 @@ if TYPE_CHECKING:
         standing_of,
         status,
     )
-    from olympia_cli.ops.inspect.key_path import Way, follow_key
     from olympia_cli.ops.inspect.node_dump import KeyTarget, NodeDump, PivotRow, compact_key, dump_node, read_target
     from olympia_cli.ops.inspect.node_target import NodeBytes, find_root
     from olympia_cli.ops.inspect.revisions import describe_revision, history
-    from olympia_cli.ops.inspect.shape import Shape, TreeNode, tree_shape
+    from olympia_cli.ops.inspect.shape import Shape, TreeNode, Way, follow_key, tree_shape
     from olympia_cli.ops.inspect.transactions import count_staged, describe_saved, list_transactions, show_transaction
 
 __all__ = [
@@ -93,17 +92,7 @@ __all__ = [
     "tree_shape",
 ]
 
-_HOMES = (
-    "describe",
-    "changes",
-    "node_target",
-    "node_dump",
-    "key_path",
-    "shape",
-    "revisions",
-    "transactions",
-    "health",
-)
+_HOMES = ("describe", "changes", "node_target", "node_dump", "shape", "revisions", "transactions", "health")
 
 if not TYPE_CHECKING:  # mypy checks the names
     __getattr__ = lazy(globals())
