@@ -52,6 +52,8 @@ class NextCommand:
 
 def next_commands(session: Session, report: Report, options: Sequence[str]) -> list[NextCommand]:
     """Return the commands that repair the damage, the one that loses least first. `options` are those of the fsck."""
+    if not report.findings:
+        return []
     from olympia_cli.ops.fsck import Level
     from olympia_cli.ops.repair import advise
 

@@ -147,11 +147,11 @@ _HOMES = (
     "roots",
     "versions",
     "trees",
-    "listing",
     "verdict",
-    "sound_versions",
     "known_damage",
+    "sound_versions",
     "run",
+    "listing",
     "bundle",
 )
 

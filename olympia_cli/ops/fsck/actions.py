@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from google.protobuf.message import DecodeError
 
@@ -72,7 +73,7 @@ def disproved(
     objects = _by_object(reader, unverified, keys)
     suspects = {suspect.number: suspect for same in objects.values() for suspect in same}
     sure = True
-    for root in reader.roots(versions):
+    for root in chain.from_iterable(reader.roots(versions)):
         actions = _told(root)
         if actions is None:
             sure = sure and root.version < reader.chain.oldest
@@ -142,7 +143,7 @@ def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator
     states: dict[int, CatalogDef | None] = {}
     state: CatalogDef | None = None
     disproofs: set[str] = set()
-    for root in reader.roots(versions):
+    for root in chain.from_iterable(reader.roots(versions)):
         actions = _told(root)
         if root.root is None or actions is None:
             state = None

@@ -16,8 +16,9 @@ from olympia_cli.format.codec import decode_root
 from olympia_cli.format.node import Root
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.fsck.findings import Finding, finding
-from olympia_cli.ops.fsck.roots import Chain
+from olympia_cli.ops.fsck.findings import FULL, Finding, finding
+from olympia_cli.ops.fsck.roots import Chain, read_actions
+from olympia_cli.ops.fsck.trees import Trees
 from olympia_cli.ops.holders import PinnedRoot, abort_words, drop_words, pin_of_export, pin_of_transaction
 from olympia_cli.ops.walk import Files, Flaw, StoreFailure, flaw_of
 
@@ -148,3 +149,20 @@ def _read_root(files: Files, pin: PinnedRoot, java: bool = False) -> Holder | Fi
     flaw, hint = flaw_of(error), shlex.join(pin.command)
     where = pin.named_in if flaw.code == "F212" else pin.path
     return finding(pin.code, where, f"the root that {pin.who} needs: {flaw.reason}", hint=hint, held_by=[pin.who])
+
+
+def check_holders(trees: Trees, holdings: Sequence[Held]) -> list[Finding]:
+    """Follow the trees of the holders. Return the findings about their roots."""
+    holders = [holder for holding in holdings for holder in holding.holders]
+    trees.add_holders(holders)
+    findings = [finding for holding in holdings for finding in holding.findings]
+    return findings + [finding for holder in holders for finding in _check_holder(trees, holder)]
+
+
+def _check_holder(trees: Trees, holder: Holder) -> Iterator[Finding]:
+    catalog = trees.chain_reader.catalog(holder.root.catalog_def)
+    if catalog.flaw is not None and holder.root.catalog_def not in trees.notes.bad_catalogs:
+        yield holder.finding(holder.root.catalog_def, catalog.flaw)
+    checks_actions = trees.depth >= FULL and not trees.chain.java
+    if checks_actions and isinstance(flaw := read_actions(holder.data, holder.pin.path), Flaw):
+        yield holder.finding(holder.pin.path, flaw)

@@ -1,7 +1,4 @@
-"""The roots of versions as a chain: each names its predecessor, and all belong to one catalog.
-
-Ranges of versions can be checked on different machines, and their notes added up.
-"""
+"""The roots of versions as a chain: each names its predecessor, and all belong to one catalog."""
 
 from __future__ import annotations
 
@@ -41,6 +38,7 @@ class CatalogFile:
     flaw: Flaw | None
     verified: bool = False
     size: int = 0
+    sizes: Sizes | None = None
 
 
 @dataclass(slots=True)
@@ -58,10 +56,10 @@ class Chain:
     strays: list[ChainRoot] = field(default_factory=list)
     """Roots after the latest version that are not part of the history."""
     catalogs: dict[str, CatalogFile] = field(default_factory=dict)
+    java: bool = field(init=False)
 
-    @property
-    def java(self) -> bool:
-        return self.width == JAVA_WIDTH
+    def __post_init__(self) -> None:
+        self.java = self.width == JAVA_WIDTH
 
     @property
     def latest(self) -> int:
@@ -83,14 +81,15 @@ class ChainReader:
         self.files = files
         self.chain = chain
 
-    def roots(self, versions: Sequence[int]) -> Iterator[ChainRoot]:
-        """Yield the roots of versions, in that order."""
+    def roots(self, versions: Sequence[int]) -> Iterator[list[ChainRoot]]:
+        """Yield the roots of versions in that order, in batches that are read together."""
+        ahead, width = self.chain.ahead, self.chain.width
         for start in range(0, len(versions), ROOTS_AT_ONCE):
             batch = versions[start : start + ROOTS_AT_ONCE]
-            paths = {self.chain.path(version): version for version in batch if version not in self.chain.ahead}
-            roots = {paths[path]: self._decode(paths[path], path, data) for path, data in self.files.read_many(paths)}
-            for version in batch:
-                yield roots[version] if version in roots else self.chain.ahead.pop(version)
+            paths = {root_path(version, width): version for version in batch if version not in ahead}
+            contents = list(self.files.read_many(paths))
+            roots = {paths[path]: self._decode(paths[path], path, data) for path, data in contents}
+            yield [roots[version] if version in roots else ahead.pop(version) for version in batch]
             if self.files.out_of_time:
                 return
 
@@ -131,7 +130,7 @@ class ChainReader:
             return CatalogFile(None, Flaw("F307", f"the catalog definition is damaged: {facts.reason}"))
         definition, verified = facts
         assert isinstance(definition, CatalogDef)
-        return CatalogFile(definition, None, verified)
+        return CatalogFile(definition, None, verified, sizes=sizes_of(definition))
 
     def find_reference(self) -> None:
         """Find the reference definition: the newest readable version's, unless most of a sample of versions have
@@ -143,14 +142,14 @@ class ChainReader:
             return
         spread = len(chain.existing) - 1
         sample = {chain.existing[spread * part // 4] for part in range(5)} | {newest.version}
-        agreeing: dict[tuple[str, Sizes], list[tuple[int, CatalogDef]]] = {}
+        agreeing: dict[tuple[str, Sizes | None], list[tuple[int, CatalogDef]]] = {}
         for root in self.ahead(sorted(sample)):
-            definition = self._consistent(root)
-            if definition is not None:
-                agreeing.setdefault((definition.id, sizes_of(definition)), []).append((root.version, definition))
-        most = max(agreeing.values(), key=lambda roots: (len(roots), roots[-1][0]))
+            catalog = self._consistent(root)
+            if catalog is not None and catalog.definition is not None:
+                same = agreeing.setdefault((catalog.definition.id, catalog.sizes), [])
+                same.append((root.version, catalog.definition))
+        (_, chain.sizes), most = max(agreeing.items(), key=lambda same: (len(same[1]), same[1][-1][0]))
         chain.reference_version, chain.reference = most[-1]
-        chain.sizes = sizes_of(chain.reference)
 
     def _newest_readable(self) -> ChainRoot | None:
         versions = list(reversed(self.chain.existing[-1000:]))
@@ -166,30 +165,30 @@ class ChainReader:
 
     def ahead(self, versions: Sequence[int]) -> list[ChainRoot]:
         """Read roots early. They are not read again."""
-        roots = list(self.roots(versions))
+        roots = [root for batch in self.roots(versions) for root in batch]
         self.chain.ahead |= {root.version: root for root in roots}
         return roots
 
-    def _consistent(self, root: ChainRoot) -> CatalogDef | None:
-        """Return the catalog definition of a version, unless the root contradicts it."""
+    def _consistent(self, root: ChainRoot) -> CatalogFile | None:
+        """Return the catalog definition of a version, unless it is damaged or the root contradicts it."""
         if root.root is None:
             return None
-        definition = self.catalog(root.root.catalog_def).definition
-        if definition is None or (root.root.sizes is not None and root.root.sizes != sizes_of(definition)):
+        catalog = self.catalog(root.root.catalog_def)
+        if catalog.definition is None or (root.root.sizes is not None and root.root.sizes != catalog.sizes):
             return None
-        return definition
+        return catalog
 
 
-def check_root(chain: Chain, root: ChainRoot) -> Iterator[Finding]:
-    """Check a root by itself, and its pointer to its predecessor."""
+def check_root(root: ChainRoot, predecessor: str | None, java: bool) -> Iterator[Finding]:
+    """Check a root by itself, and its pointer to its predecessor, whose path is given."""
     version, here = root.version, [(root.version, root.version)]
     if root.root is None:
         assert root.flaw is not None
         yield finding(root.flaw.code, root.path, f"the root of version {version}: {root.flaw.reason}", versions=here)
         return
     before, rollback = root.root.previous_root, root.root.rollback_from_root
-    lenient = chain.java and (before is None or parse_root_path(before) is None)
-    if before != (chain.path(version - 1) if version else None) and not lenient:
+    lenient = java and (before is None or parse_root_path(before) is None)
+    if before != predecessor and not lenient:
         predecessor = f"version {version - 1}" if version else "no version"
         reason = (
             f"the root of version {version} names {predecessor_text(before)} as the one before it, not {predecessor}"
@@ -224,10 +223,10 @@ def check_catalog(chain: Chain, root: ChainRoot, catalog: CatalogFile) -> Iterat
     if chain.reference is not None and catalog.definition.id != chain.reference.id:
         reason = f"version {root.version} has the catalog id {catalog.definition.id[:60]!a}, not {chain.reference.id!a}"
         yield finding("F105", root.path, reason, versions=here)
-    if root.root.sizes is not None and root.root.sizes != sizes_of(catalog.definition):
+    if root.root.sizes is not None and root.root.sizes != catalog.sizes:
         reason = f"its sizes are not those of the catalog definition {root.root.catalog_def}"
         yield finding("F105", root.path, reason, versions=here)
-    elif chain.sizes is not None and sizes_of(catalog.definition) != chain.sizes:
+    elif chain.sizes is not None and catalog.sizes != chain.sizes:
         reason = f"version {root.version} has other sizes than version {chain.reference_version}"
         yield finding("F105", root.path, reason, versions=here)
 
@@ -248,19 +247,6 @@ class RootNotes:
     without_digest: int = 0
     actions: int = 0
 
-    def add(self, other: RootNotes) -> None:
-        """Add the notes about later versions."""
-        self.findings += other.findings
-        self.unreadable |= other.unreadable
-        for mine, theirs in ((self.bad_catalogs, other.bad_catalogs), (self.catalogs, other.catalogs)):
-            for path, versions in theirs.items():
-                mine.setdefault(path, []).extend(versions)
-        self.newest = other.newest or self.newest
-        self.read_count += other.read_count
-        self.readable += other.readable
-        self.without_digest += other.without_digest
-        self.actions += other.actions
-
 
 class RootChecks:
     """Checks roots in the order of their versions."""
@@ -273,11 +259,17 @@ class RootChecks:
         self.before: ChainRoot | None = None
         """The last readable root."""
 
-    def note(self, root: ChainRoot) -> None:
-        """Check a root by itself, and against its predecessor."""
+    def note(self, batch: Sequence[ChainRoot]) -> None:
+        """Check each root by itself, and against its predecessor."""
+        chain = self._reader.chain
+        predecessors = [root_path(root.version - 1, chain.width) if root.version else None for root in batch]
+        for root, predecessor in zip(batch, predecessors, strict=True):
+            self._note(root, predecessor, chain.java)
+
+    def _note(self, root: ChainRoot, predecessor: str | None, java: bool) -> None:
         notes = self.notes
         notes.read_count += 1
-        for found in check_root(self._reader.chain, root):
+        for found in check_root(root, predecessor, java):
             before = notes.findings[-1] if notes.findings else found
             if found.code == before.code == LOST and before.versions[-1][1] == root.version - 1:
                 # a promotion may leave thousands of them in a row

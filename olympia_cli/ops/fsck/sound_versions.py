@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from olympia_cli.catalog.retained import purged_before
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.format.paths import OLDEST, WIDTH
 from olympia_cli.names import Kind
-from olympia_cli.ops.expire import UndoPlan, plan_undo
 from olympia_cli.ops.fsck.actions import disproved, disproved_catalogs
 from olympia_cli.ops.fsck.definitions import BadDefinition
 from olympia_cli.ops.fsck.findings import FULL, Finding, Severity, inside
@@ -21,6 +21,9 @@ from olympia_cli.ops.fsck.versions import check_gaps, list_versions, open_chain,
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk import Files, Flaw, failures_pass
 from olympia_cli.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.expire import UndoPlan
 
 _DISPROVED = "has no digest, and contradicts the log"
 
@@ -44,7 +47,8 @@ def examine_version(
 
 def errors_of(verdict: Verdict) -> list[Finding]:
     """Return the errors of a verdict, the most important first. Empty if the version is sound."""
-    findings = verdict.with_hints(verdict.findings(objects=False))
+    bare = verdict.bare_findings
+    findings = verdict.with_hints(bare, verdict.last_sound(bare))
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
@@ -57,18 +61,18 @@ class LatestVersion:
         chain = self.chain
         self._trees = LocalEngine().trees(files, chain, FULL)
         files.progress.phase("reading roots", len(chain.kept_versions))
-        latest = [root for root in self._trees.check_roots(chain.kept_versions) if root.version == chain.latest]
+        batches = self._trees.check_roots(chain.kept_versions)
+        latest = [root for batch in batches for root in batch if root.version == chain.latest]
         files.progress.phase("reading nodes")
-        exhaust(self._trees.follow(latest))
+        exhaust(self._trees.follow([latest]))
         self.disproofs = compare_with_log(self._trees)
         self._verdict = Verdict(Examined(self._trees), [chain.latest])
 
     def errors(self) -> list[Finding]:
         """Return the errors of the latest version."""
-        findings = self._verdict.findings(objects=False)
         return [
             error
-            for error in findings
+            for error in self._verdict.bare_findings
             if error.severity is Severity.ERROR and inside(self.chain.latest, error.versions)
         ]
 
@@ -76,7 +80,7 @@ class LatestVersion:
         """Return the newest version without an error, not older than `oldest`."""
         self.chain.oldest = oldest
         self._verdict = look_back(Examined(self._trees), self._verdict, None)
-        return self._verdict.last_sound(self._verdict.findings(objects=False))
+        return self._verdict.last_sound(self._verdict.bare_findings)
 
 
 def look_for_named(trees: Trees) -> None:
@@ -93,7 +97,7 @@ def look_back(examined: Examined, verdict: Verdict, most: int | None) -> Verdict
     chain = trees.chain
     older = [version for version in reversed(chain.kept_versions) if version < chain.latest][:most]
     at, step = 0, 8
-    while verdict.last_sound(verdict.findings(objects=False)) is None and at < len(older):
+    while verdict.last_sound(verdict.bare_findings) is None and at < len(older):
         if trees.files.out_of_time:
             break
         trees.add(sorted(older[at : at + step]), checked=True)
@@ -154,6 +158,8 @@ def plan_whole_undo(head: Snapshot, progress: Progress = SILENT) -> tuple[UndoPl
 
     Also return the findings about the versions before it, the newest first. All versions in quarantine are read.
     """
+    from olympia_cli.ops.expire import plan_undo
+
     plan = plan_undo(head)
     if not plan.versions:
         return plan, []
@@ -163,7 +169,7 @@ def plan_whole_undo(head: Snapshot, progress: Progress = SILENT) -> tuple[UndoPl
 
 def _damage(store: Store, versions: range, progress: Progress) -> list[Finding]:
     """Return the damage of these versions, without acknowledged findings."""
-    files = Files(store, lambda: False, progress, patience=1)
+    files = Files(store, progress, patience=1)
     with failures_pass():
         progress.phase("reading the quarantine")
         chain, _ = open_chain(files, *list_versions(store), read_hint(files, OLDEST))
@@ -173,7 +179,7 @@ def _damage(store: Store, versions: range, progress: Progress) -> list[Finding]:
         there = [version for version in chain.existing if version in versions]
         trees.add(there)
         compare_with_log(trees, all_versions=True)
-        findings = [*gaps, *Verdict(Examined(trees), there).findings(objects=False)]
+        findings = [*gaps, *Verdict(Examined(trees), there).bare_findings]
         findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
     hit = [finding for finding in findings if finding.is_damage and _last(finding, versions) >= versions.start]
     return sorted(hit, key=lambda finding: -_last(finding, versions))

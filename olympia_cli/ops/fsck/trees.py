@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from olympia_cli.format.keys import KeyCodec
@@ -22,7 +21,7 @@ from olympia_cli.ops.fsck.findings import (
     finding,
 )
 from olympia_cli.ops.fsck.graph import Graph, Growth
-from olympia_cli.ops.fsck.roots import ROOTS_AT_ONCE, Chain, ChainReader, ChainRoot, RootChecks, RootNotes
+from olympia_cli.ops.fsck.roots import Chain, ChainReader, ChainRoot, RootChecks, RootNotes
 from olympia_cli.ops.fsck.versions import list_versions
 from olympia_cli.ops.walk import (
     HERE,
@@ -42,8 +41,8 @@ class FileReader(TreeReader, Protocol):
     """A reader of nodes and of the definitions that they name."""
 
     @property
-    def roots_at_once(self) -> int | None:
-        """The number of roots whose trees are followed together; all roots if None."""
+    def takes_all_roots(self) -> bool:
+        """True if the trees of all roots are followed together, and not batch by batch."""
         ...
 
     def read_definitions(self, trees: Trees, *, last: bool) -> Iterator[WithData]:
@@ -88,26 +87,24 @@ class Trees:
         """The version of each root in the graph."""
         return {number: version for version, number in self.roots.items()}
 
-    def check_roots(self, versions: Sequence[int]) -> Iterator[ChainRoot]:
-        """Yield the roots of versions, each checked by itself and against its predecessor."""
+    def check_roots(self, versions: Sequence[int]) -> Iterator[list[ChainRoot]]:
+        """Yield the roots of versions in batches, each checked by itself and against its predecessor."""
         checks = RootChecks(self.chain_reader, self.notes, actions=self.depth >= FULL)
-        for root in self.chain_reader.roots(versions):
-            self.files.progress.advance()
-            checks.note(root)
-            yield root
+        for batch in self.chain_reader.roots(versions):
+            self.files.progress.advance(len(batch))
+            checks.note(batch)
+            yield batch
 
-    def follow(self, roots: Iterable[ChainRoot]) -> Iterator[WithData]:
-        """Follow the files that these roots reach, and earlier roots did not. A bounded number of roots is in
-        memory.
+    def follow(self, roots: Iterable[Sequence[ChainRoot]]) -> Iterator[WithData]:
+        """Follow the files that batches of roots reach, and earlier roots did not. Only if the reader takes all roots
+        at once, more than a batch is in memory.
         """
-        roots, at_once = iter(roots), self._reader.roots_at_once
-        for first in roots:
-            more = islice(roots, None if at_once is None else at_once - 1)
-            yield from self._grow(self._tops(chain([first], more)))
+        for batches in [roots] if self._reader.takes_all_roots else ([batch] for batch in roots):
+            yield from self._grow(self._tops(batches))
 
-    def _tops(self, roots: Iterator[ChainRoot]) -> Iterator[tuple[str, Node | bytes]]:
+    def _tops(self, batches: Iterable[Sequence[ChainRoot]]) -> Iterator[tuple[str, Node | bytes]]:
         checks = RootChecks(self.chain_reader, self.notes, actions=self.depth >= FULL)
-        while batch := list(islice(roots, ROOTS_AT_ONCE)):
+        for batch in batches:
             yield from checks.follow(batch)
             self.roots |= {root.version: self.graph.numbers[root.path] for root in batch}
 
@@ -162,7 +159,7 @@ class LocalEngine(AbstractContextManager["LocalEngine"]):
     """Read files in this process, in parallel if the store can. `data` checks the data of tables."""
 
     at_once: int | None = None
-    roots_at_once: int | None = ROOTS_AT_ONCE
+    takes_all_roots = False
 
     def __init__(self, data: DataChecks | None = None) -> None:
         self._data = data

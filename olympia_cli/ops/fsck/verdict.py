@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 from olympia_cli.format.paths import FileKind, file_kind
@@ -95,10 +96,16 @@ class Verdict:
         """True if files cannot be read that may lead to others."""
         return bool(self._trees.notes.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
 
-    def findings(self, objects: bool) -> list[Finding]:
-        """Return all findings. With `objects`, read files again to name the affected objects. Each file is counted
-        once.
-        """
+    @cached_property
+    def bare_findings(self) -> list[Finding]:
+        """All findings, without the names of affected objects."""
+        return self._findings(objects=False)
+
+    def findings(self) -> list[Finding]:
+        """Return all findings. Read files again to name the affected objects, but count each file once."""
+        return self._findings(objects=True) if self.bare_findings else []
+
+    def _findings(self, objects: bool) -> list[Finding]:
         files = self._trees.files
         counted = files.bytes
         findings = [*self._examined.findings, *self._trees.notes.findings, *self._data()]
@@ -115,13 +122,16 @@ class Verdict:
         """Return the newest examined version without an error."""
         if self._trees.files.stopped:
             return None
-        hit = merge(span for finding in findings if finding.severity is Severity.ERROR for span in finding.versions)
+        spans = [span for finding in findings if finding.severity is Severity.ERROR for span in finding.versions]
         versions = self._versions if self._trees.depth else self._requested_versions
+        if not spans:
+            return versions[-1] if versions else None
+        hit = merge(spans)
         return next((version for version in reversed(versions) if not inside(version, hit)), None)
 
-    def with_hints(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Return the findings sorted by importance, each with its next step."""
-        sound, oldest = self.last_sound(findings), self._trees.chain.oldest
+    def with_hints(self, findings: Sequence[Finding], sound: int | None) -> list[Finding]:
+        """Return the findings sorted by importance, each with its next step. `sound` is the last sound version."""
+        oldest = self._trees.chain.oldest
         # a commit could close a gap, and join versions that do not belong together
         gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
         mend, back = SALVAGE if gap else REPAIR, "" if sound is None else f"rollback v{sound}"

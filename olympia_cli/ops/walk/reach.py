@@ -65,9 +65,9 @@ class Files:
     def __init__(
         self,
         store: Store,
-        out_of_time: Callable[[], bool],
         progress: Progress = SILENT,
         patience: float = FAILURES_IN_A_ROW,
+        out_of_time: Callable[[], bool] | None = None,
     ) -> None:
         self.store = store
         self.progress = progress
@@ -80,8 +80,8 @@ class Files:
     @property
     def out_of_time(self) -> bool:
         """Return whether to stop. Once true, it stays true, and the result is incomplete."""
-        if not self.stopped and self._out_of_time():
-            self.stopped = True
+        if not self.stopped and self._out_of_time is not None:
+            self.stopped = self._out_of_time()
         return self.stopped
 
     def read(self, path: str) -> bytes | StoreError:
@@ -254,7 +254,7 @@ class Reach:
     ) -> None:
         self.progress = progress
         # with a patience of 1 a failure of the store is raised, and not taken for damage
-        self._files = Files(store, lambda: False, progress, patience=1)
+        self._files = Files(store, progress, patience=1)
         self._rules = rules
         self._definitions = definitions
         self._mapper = mapper

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 def strict_files(catalog: CatalogPlace) -> Files:
     """Open a catalog's files so that a failure of the store raises an error: it says nothing about a file."""
-    return Files(catalog.store, lambda: False, patience=1)
+    return Files(catalog.store, patience=1)
 
 
 class SparkReach(Reach):
