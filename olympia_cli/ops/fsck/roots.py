@@ -57,13 +57,16 @@ class Chain:
     """Roots after the latest version that are not part of the history."""
     catalogs: dict[str, CatalogFile] = field(default_factory=dict)
     java: bool = field(init=False)
+    latest: int = field(init=False)
 
     def __post_init__(self) -> None:
-        self.java = self.width == JAVA_WIDTH
+        self.java, self.latest = self.width == JAVA_WIDTH, self.existing[-1]
 
-    @property
-    def latest(self) -> int:
-        return self.existing[-1]
+    def set_latest_aside(self) -> None:
+        """Move the latest root to the strays."""
+        self.strays.insert(0, self.ahead.pop(self.latest))
+        self.existing = self.existing[:-1]
+        self.latest = self.existing[-1]
 
     @property
     def kept_versions(self) -> list[int]:
@@ -87,7 +90,7 @@ class ChainReader:
         for start in range(0, len(versions), ROOTS_AT_ONCE):
             batch = versions[start : start + ROOTS_AT_ONCE]
             paths = {root_path(version, width): version for version in batch if version not in ahead}
-            contents = list(self.files.read_many(paths))
+            contents = list(self.files.read_many(paths)) if paths else []
             roots = {paths[path]: self._decode(paths[path], path, data) for path, data in contents}
             yield [roots[version] if version in roots else ahead.pop(version) for version in batch]
             if self.files.out_of_time:

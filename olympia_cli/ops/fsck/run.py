@@ -111,7 +111,7 @@ def _check(files: Files, engine: Engine, request: FsckRequest, now: int) -> Repo
     sound = verdict.last_sound(findings)
     findings = verdict.with_hints(findings, sound)
     findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
-    if request.at is None and not request.all_versions and not chain.java:
+    if findings and request.at is None and not request.all_versions and not chain.java:
         findings = sorted(answered(findings, trees.chain_reader), key=importance)
     return Report(
         request.level,

@@ -87,9 +87,12 @@ class Verdict:
         who = {node: [holder.pin.who for holder in holders] for node, holders in trees.holders.items()}
         self._radius = Radius(self._graph, trees.versions, who, bad)
         self._by_who = {holder.pin.who: holder for holders in trees.holders.values() for holder in holders}
-        chain = trees.chain
-        self._objects = Objects(trees.files, self._graph, trees.keys, chain.java, chain.path)
         self._versions = [version for version in sorted(trees.roots) if version not in trees.notes.unreadable]
+
+    @cached_property
+    def _objects(self) -> Objects:
+        trees = self._trees
+        return Objects(trees.files, self._graph, trees.keys, trees.chain.java, trees.chain.path)
 
     @property
     def hides_files(self) -> bool:
@@ -256,22 +259,21 @@ class Verdict:
         catalog_id = trees.chain.reference.id if trees.chain.reference is not None else ""
         checks = VersionChecks(self._graph, trees.definitions, catalog_id)
         checks.run([trees.roots[version] for version in self._versions])
-        end = len(self._versions)
-        for count, (node, spans) in enumerate(checks.twice.all(end)):
+        for count, (node, spans) in enumerate(sorted(checks.twice.over.items())):
             path = self._graph.paths[node]
             hit = self._objects.of_node(path, (), ()) if objects and count < MOST_EXPLAINED else Hit()
             reason = "more than one pointer leads to it in one version"
             yield finding("F214", path, reason, versions=self._spans(spans), objects=hit.objects)
-        hidden = self._radius.versions(
-            node for (code, _), group in self._groups.items() if code in _HIDES_KEYS for node in group.nodes
-        )
-        names = list(self._graph.namespaces)
-        for namespace, spans in checks.homeless.all(end):
-            # the namespace may be in an unreadable part of the tree
-            versions = without(self._spans(spans), self._versions, hidden)
-            if versions:
-                yield self._homeless(namespace, names[namespace], versions)
-        yield from self._same_ids(checks, end)
+        if checks.homeless.over:
+            hiding = (group.nodes for (code, _), group in self._groups.items() if code in _HIDES_KEYS)
+            hidden = self._radius.versions(node for nodes in hiding for node in nodes)
+            names = list(self._graph.namespaces)
+            for namespace, spans in sorted(checks.homeless.over.items()):
+                # the namespace may be in an unreadable part of the tree
+                versions = without(self._spans(spans), self._versions, hidden)
+                if versions:
+                    yield self._homeless(namespace, names[namespace], versions)
+        yield from self._same_ids(sorted(checks.same_id.over.items()))
 
     def _spans(self, spans: Iterable[tuple[int, int]]) -> Ranges:
         return ranges(version for first, end in spans for version in self._versions[first:end])
@@ -290,9 +292,9 @@ class Verdict:
         code = "F908" if self._trees.chain.java else "F306"
         return finding(code, path, reason, versions=versions, objects=homeless)
 
-    def _same_ids(self, checks: VersionChecks, end: int) -> Iterator[Finding]:
+    def _same_ids(self, same: Sequence[tuple[int, list[tuple[int, int]]]]) -> Iterator[Finding]:
+        """Yield findings for ids that several objects have. `same` has the spans of positions of each id."""
         definitions = self._trees.definitions
-        same = list(checks.same_id.all(end))
         if definitions is None or not same:
             return
         ids = {id for id, _ in same[:MOST_EXPLAINED]} - {NO_ID}

@@ -235,8 +235,7 @@ def leave_out_strays(reader: ChainReader) -> None:
         [root] = reader.ahead([version])
         if not _is_stray(reader, root, others):
             return
-        chain.existing = others
-        chain.strays.insert(0, chain.ahead.pop(version))
+        chain.set_latest_aside()
 
 
 def _is_stray(reader: ChainReader, root: ChainRoot, others: list[int]) -> bool:
