@@ -13,6 +13,7 @@ from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.apply import expire_once, mark, other_expire_ran, purge, purge_once, undo
+    from olympia_cli.ops.expire.facts import CatalogFacts
     from olympia_cli.ops.expire.manifest import (
         PART_FILES,
         ROOT,
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire.survey import (
         LOCAL,
         SHOWN,
-        CatalogFacts,
         FileFacts,
         FileFate,
         KeptRoots,
@@ -127,7 +127,7 @@ __all__ = [
     "unread",
 ]
 
-_HOMES = ("retention", "manifest", "survey", "plan", "apply")
+_HOMES = ("retention", "manifest", "facts", "survey", "plan", "apply")
 
 if not TYPE_CHECKING:  # mypy checks the names
     __getattr__ = lazy(globals())

@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import repeat
 from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
@@ -25,6 +26,7 @@ from olympia_cli.errors import CommitConflict, Damaged, InvalidOption, PathMissi
 from olympia_cli.format.paths import MAX_VERSION, FileKind, file_kind
 from olympia_cli.format.strict_json import read_request
 from olympia_cli.names import time_text
+from olympia_cli.ops.expire.facts import CatalogFacts, read_facts
 from olympia_cli.ops.expire.manifest import Doomed, Going, Listed, left_behind, manifest_of
 from olympia_cli.ops.expire.retention import (
     FLOOR_MILLIS,
@@ -40,7 +42,6 @@ from olympia_cli.ops.expire.retention import (
 )
 from olympia_cli.ops.expire.survey import (
     LOCAL,
-    CatalogFacts,
     FileFacts,
     FileFate,
     KeptRoots,
@@ -51,7 +52,6 @@ from olympia_cli.ops.expire.survey import (
     follow_kept,
     follow_more,
     has_age,
-    read_facts,
 )
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk import NodeRules
@@ -417,10 +417,10 @@ def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
                 pass
         else:
             follow_kept(facts, planner.reach, Versions(facts.head, version).kept())
-        fate = sweep_at_rest(facts, version, planner.leaving).fate
-        going = [
-            file for file in going if fate(known_files.of(file.path, file.modified_at_millis)) is FileFate.QUARANTINED
-        ]
+        sweep = sweep_at_rest(facts, version, planner.leaving)
+        times = [file.modified_at_millis for file in going]
+        fates = [sweep.fate(file) for file in known_files.of([file.path for file in going], times, repeat(False))]
+        going = [file for file, fate in zip(going, fates, strict=True) if fate is FileFate.QUARANTINED]
         freed[version] = len(going), sum(file.size for file in going)
     return [
         PolicyOutcome(name, version, version - facts.oldest, *freed[version])

@@ -250,7 +250,7 @@ class _Survey:
     def _examine(self, pointer: _Pointer, data: bytes | StoreError) -> NodeFacts:
         """Examine the node by itself, as fsck does."""
         if pointer.level == 1 and isinstance(data, bytes):
-            return self.rules.look_at_root_file(pointer.path, data)[0]
+            return self.rules.look_at_root_file(pointer.path, data)
         return self.rules.look(pointer.path, data)
 
     def _misplaced(self, pointer: _Pointer, facts: NodeFacts) -> Flaw | None:

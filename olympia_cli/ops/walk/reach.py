@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
-from itertools import chain, islice
+from itertools import islice
 from typing import NamedTuple, Protocol, Self, TypeVar
 
 from olympia_cli.catalog.snapshot import Snapshot
@@ -20,7 +20,7 @@ from olympia_cli.errors import (
     StorageFailed,
     StoreError,
 )
-from olympia_cli.format.node import Child, Node
+from olympia_cli.format.node import Child, Node, Root
 from olympia_cli.names import Kind
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.nodes import Flaw, NodeFacts, NodeRules, look_at_definition
@@ -238,8 +238,8 @@ class Reach:
     With `definitions`, definitions are read too, else only their paths are noted. `mapper` examines the nodes.
     """
 
-    roots_at_once: int | None = ROOTS_AT_ONCE
-    """The number of roots whose trees are followed together; all roots if None."""
+    takes_all_roots = False
+    """True if the trees of all roots are followed together, and not batch by batch."""
 
     definitions_at_once: float = DEFINITIONS_AT_ONCE
 
@@ -269,17 +269,17 @@ class Reach:
     def has(self, digest: bytes) -> bool:
         return digest in self._kinds
 
-    def add(self, roots: Iterable[tuple[str, bytes]]) -> None:
-        """Follow roots, given as path and bytes, to all files that earlier roots did not reach."""
+    def add(self, roots: Iterable[tuple[str, bytes | Root]]) -> None:
+        """Follow roots, decoded or not, to all files that earlier roots did not reach."""
         for _ in self.each(roots):
             pass
 
-    def each(self, roots: Iterable[tuple[str, bytes]]) -> Iterator[list[str]]:
+    def each(self, roots: Iterable[tuple[str, bytes | Root]]) -> Iterator[list[str]]:
         """Like `add`, and yield the new paths in portions. A path comes after the paths that lead to it."""
-        roots = iter(roots)
-        for first in roots:
-            batch = chain([first], islice(roots, None if self.roots_at_once is None else self.roots_at_once - 1))
-            tops = [child for path, data in batch for child in self._visit_root(path, data)]
+        single = iter(roots)
+        all_batches = iter(lambda: list(islice(single, ROOTS_AT_ONCE)), [])
+        for batches in [all_batches] if self.takes_all_roots else ([batch] for batch in all_batches):
+            tops = [child for batch in batches for child in self._visit_roots(batch)]
             with failures_pass():
                 for _ in descend(tops, self._look, self._visit, at_once=self._mapper.at_once or AT_ONCE):
                     yield self._portion()
@@ -291,10 +291,13 @@ class Reach:
         portion, self._new = self._new, []
         return portion
 
-    def _visit_root(self, path: str, data: bytes) -> list[Place]:
-        self._is_new(path)
-        self._files.progress.advance()
-        return self._visit(Place(path, 1), self._rules.look_at_root_file(path, data)[0])
+    def _visit_roots(self, batch: Sequence[tuple[str, bytes | Root]]) -> list[Place]:
+        self._files.progress.advance(len(batch))
+        tops: list[Place] = []
+        for path, root in batch:
+            self._is_new(path)
+            tops += self._visit(Place(path, 1), self._rules.look_at_root_file(path, root))
+        return tops
 
     def _look(self, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
         return self._mapper.nodes(self._files, self._rules, places)

@@ -59,7 +59,7 @@ class SparkReach(Reach):
     """A reach that can also return its files. It is usable while its stack is open."""
 
     # all trees at once: their levels together are large enough for jobs, and so are all definitions
-    roots_at_once = None
+    takes_all_roots = True
     definitions_at_once = float("inf")
 
     def __init__(
