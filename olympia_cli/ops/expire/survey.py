@@ -96,7 +96,8 @@ class Sweep:
 
     def fate(self, file: FileFacts) -> FileFate:
         version = parse_root_path(file.path) if file.kind is FileKind.ROOT else None
-        if file.kind is FileKind.UNKNOWN or file.path.startswith("def/dtxn/") or is_foreign_root(file.path, version):
+        is_foreign = version is not None and is_foreign_root(file.path, version)
+        if file.kind is FileKind.UNKNOWN or file.path.startswith("def/dtxn/") or is_foreign:
             return FileFate.UNKNOWN
         if file.kind is FileKind.DATA:
             return FileFate.STAYS
@@ -164,8 +165,8 @@ FILES_AT_ONCE = 1024
 
 F = TypeVar("F")
 
-KeptRoots = Iterable[tuple[int, str, bytes | StoreError]]
-"""Version, path and bytes of the kept roots, the oldest first, or the error of reading one."""
+KeptRoots = Iterable[tuple[int, str, bytes | Root | StoreError]]
+"""Version, path and content of the kept roots, the oldest first, or the error of reading one."""
 
 _LOOK = ("fsck", "--level", "full", "--all-versions")
 _FOLDERS = {FileKind.ROOT: "vn/", FileKind.TRANSACTION: "dtxn/"}
@@ -380,8 +381,7 @@ def _noting(damaged: Container[int], roots: KeptRoots, created: list[tuple[int, 
             # the version stays; its time is only for display: if its root cannot be read, show that of the version
             # before
             with suppress(Damaged):
-                created_at = decode_root(data if isinstance(data, bytes) else b"", path).created_at_millis
-                created.append((version, created_at))
+                created.append((version, _decoded(data, path).created_at_millis))
                 continue
             created.append((version, created[-1][1] if created else 0))
         elif isinstance(data, PathMissing):
@@ -389,9 +389,13 @@ def _noting(damaged: Container[int], roots: KeptRoots, created: list[tuple[int, 
         elif isinstance(data, Exception):
             raise data
         else:
-            root = decode_root(data, path)
+            root = _decoded(data, path)
             created.append((version, root.created_at_millis))
             yield path, root
+
+
+def _decoded(root: bytes | Root | StoreError, path: str) -> Root:
+    return root if isinstance(root, Root) else decode_root(root if isinstance(root, bytes) else b"", path)
 
 
 def _read(store: Store, path: str) -> bytes:

@@ -299,7 +299,7 @@ class NodeRules:
     def _check_fill(self, node: Node, path: str, is_root: bool) -> Iterable[FlawedPath]:
         if self.order is None or self.java:
             return
-        count, most, fewest = len(node.keys), max_keys(self.order), min_keys(self.order)
+        count, (fewest, most) = len(node.keys), _key_limits(self.order)
         reason = ""
         if count > most:
             reason = f"it has {plural(count, 'key')}, and a node of order {self.order} at most {most}"
@@ -320,6 +320,11 @@ class NodeRules:
             if value is not None and file_kind(value) is FileKind.DEFINITION
         ]
         return NodeFacts(path, False, children=tuple(remains.children), names=tuple(names), marks=tuple(marks))
+
+
+@lru_cache
+def _key_limits(order: int) -> tuple[int, int]:
+    return min_keys(order), max_keys(order)
 
 
 Entries = tuple[tuple[str, ...], tuple[str, ...], tuple[DefinitionName, ...], tuple[Flaw, ...]]

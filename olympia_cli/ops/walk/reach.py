@@ -223,7 +223,8 @@ HERE = LocalTreeReader()
 # In memory it keeps one short digest per path: about 100 MB for a million files.
 
 ROOTS_AT_ONCE = 64
-DEFINITIONS_AT_ONCE = 8192
+DEFINITIONS_AT_ONCE, DEFINITIONS_AT_HAND = 8192, 16
+"""The number of definitions that are read together, and of those whose content is in memory."""
 PATH_DIGEST_BYTES = 16
 
 
@@ -326,12 +327,13 @@ class Reach:
 
     def _read_definitions(self) -> None:
         waiting, self._waiting = self._waiting, []
-        contents = self._files.definitions([place for place, _ in waiting])
-        for (place, kind), (_, data) in zip(waiting, contents, strict=True):
-            definition = look_at_definition(kind, data, place.path)
-            if isinstance(definition, Flaw):
-                raise definition.error(place.path)
-            self._files.progress.advance()
+        contents = zip(waiting, self._files.definitions([place for place, _ in waiting]), strict=True)
+        while batch := list(islice(contents, DEFINITIONS_AT_HAND)):
+            for (place, kind), (_, data) in batch:
+                definition = look_at_definition(kind, data, place.path)
+                if isinstance(definition, Flaw):
+                    raise definition.error(place.path)
+            self._files.progress.advance(len(batch))
 
 
 # The size of a tree: count its nodes, and estimate its objects with one read per level.
