@@ -45,6 +45,8 @@ class CatalogFacts:
     """The facts about a catalog that its plan is made from, and the ages that its user confirmed."""
 
     head: Snapshot
+    store: Store
+    definition: CatalogDef
     floors: Floors
     store_now_millis: int
     now_millis: int
@@ -63,14 +65,6 @@ class CatalogFacts:
     notes: tuple[FileInfo, ...]
     """The files of expire itself: manifests and their parts."""
     holders: Holders
-
-    @property
-    def store(self) -> Store:
-        return self.head.store
-
-    @property
-    def definition(self) -> CatalogDef:
-        return self.head.definition
 
     def limits(self, counted_from: int, not_beyond: int = MAX_VERSION) -> Limits:
         """Return the first version that each reason keeps. Versions from `not_beyond` on are kept in any case."""
@@ -105,6 +99,8 @@ def read_facts(catalog: Catalog, floors: Floors, *, probe: bool = True, forgets:
     keeps_aside = oldest < kept_aside_before(definition) and not forgets
     return CatalogFacts(
         head=head,
+        store=store,
+        definition=definition,
         floors=floors,
         store_now_millis=store_now,
         now_millis=earlier,

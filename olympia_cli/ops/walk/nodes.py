@@ -275,7 +275,7 @@ class NodeRules:
         has, needs, names, flaws = read(self.keys, node.keys, node.values) if self.keys is not None else _NO_ENTRIES
         marks += [(path, flaw) for flaw in flaws]
         children: list[str | None] = []
-        plain = all_plain(child for child in node.children if isinstance(child, str))
+        plain = is_leaf or all_plain([child for child in node.children if isinstance(child, str)])
         for child in node.children:
             if not isinstance(child, str) or not (plain or _leads_inside(child, path, marks)):
                 children.append(None)  # the Java SDK writes NULL for some pointers
@@ -340,7 +340,7 @@ def entries(codec: KeyCodec, keys: tuple[str, ...], values: tuple[str | None, ..
     names: list[DefinitionName] = []
     bad: list[str] = []
     marks: list[FlawedPath] = []
-    plain = all_plain(value for value in values if value is not None)
+    plain = all_plain([value for value in values if value is not None])
     at = 0
     for kind, namespace, count in _spans(codec, keys):
         some = zip(keys[at : at + count], values[at : at + count], strict=True)
