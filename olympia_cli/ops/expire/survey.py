@@ -1,6 +1,7 @@
-"""The survey of a catalog: the facts about the catalog and about each of its files, as values.
+"""The survey of a catalog's files: the facts about each file, and the sweep, which decides about each.
 
-A surveyor is an engine: it distributes work and never decides. This one runs in this process.
+A surveyor is an engine: it distributes work and never decides. This one runs in this process. A sweep and the
+facts about a file are plain values. So the decision for mark and purge can be made on any machine.
 """
 
 from __future__ import annotations
@@ -149,11 +150,6 @@ class Sweep:
 def has_age(now_millis: int, since_millis: int, least_millis: int) -> bool:
     # some stores round times to seconds, others to milliseconds
     return least_millis == 0 or now_millis - since_millis >= least_millis
-
-
-# The survey of a catalog: the facts about the catalog and about each of its files, as values.
-#
-# A surveyor is an engine: it distributes work and never decides. This one runs in this process.
 
 
 # The facts about the files.

@@ -1,5 +1,5 @@
-"""The walk from the roots down: the set of files that versions reach, and the size of a tree. Each file is read once,
-even if versions share it.
+"""The walk from the roots down: reads of files that may be damaged, the order of a walk, the files that versions reach,
+and the size of a tree.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk.nodes import Flaw, NodeFacts, NodeRules, look_at_definition
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader, check_depth
+
+# Reads of files that may be damaged: failures are values, and there may be a time limit.
 
 FAILURES_IN_A_ROW = 20
 """After this many failed reads in a row the store is assumed to fail, not the files."""
@@ -147,10 +149,6 @@ class Files:
 
 def _as_value(error: OlympiaError) -> StoreError:
     return error if isinstance(error, StoreError) else StorageFailed(error.message)
-
-
-# The walk from the roots down: the set of files that versions reach, and the size of a tree. Each file is read once,
-# even if versions share it.
 
 
 # The order of a walk down a tree. The caller supplies how to read nodes and which children to follow.
