@@ -30,6 +30,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.expire.manifest import FOLDER
 from olympia_cli.ops.expire.retention import Floors, Limits
 from olympia_cli.ops.holders import Holders, store_now_millis
+from olympia_cli.ops.walk import batches
 from olympia_cli.storage.protocol import FileInfo, Store
 
 MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge free space", ("expire", "purge", "--offline")
@@ -135,10 +136,11 @@ def _list_roots(latest: Snapshot) -> dict[int, int]:
     """
     store, head = latest.store, latest.version
     written = {}
-    for file in store.list("vn/"):
-        version = parse_root_path(file.path)
-        if version is not None and not is_foreign_root(file.path, version):
-            written[version] = file.modified_at_millis
+    for batch in batches(store.list("vn/"), 1024):
+        versions = [parse_root_path(file.path) for file in batch]
+        for file, version in zip(batch, versions, strict=True):
+            if version is not None and not is_foreign_root(file.path, version):
+                written[version] = file.modified_at_millis
     last = max([head, *written])
     for version in range(head + 1, last):
         # a listing is not atomic: it may show a new version without the one before it

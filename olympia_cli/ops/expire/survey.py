@@ -12,8 +12,8 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import islice, repeat
-from typing import Protocol, TypeVar
+from itertools import repeat
+from typing import Protocol
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, PathMissing, StoreError
@@ -31,7 +31,7 @@ from olympia_cli.format.paths import (
 from olympia_cli.ops.expire.facts import CatalogFacts
 from olympia_cli.ops.expire.manifest import Doomed, Going, check_deletable, in_order, read_manifest, unread
 from olympia_cli.ops.progress import Progress
-from olympia_cli.ops.walk import NodeRules, Reach, path_digest
+from olympia_cli.ops.walk import NodeRules, Reach, batches, path_digest
 from olympia_cli.storage.protocol import Store
 
 
@@ -159,8 +159,6 @@ SHOWN = 20
 
 FILES_AT_ONCE = 1024
 
-F = TypeVar("F")
-
 KeptRoots = Iterable[tuple[int, str, bytes | Root | StoreError]]
 """Version, path and content of the kept roots, the oldest first, or the error of reading one."""
 
@@ -245,7 +243,7 @@ def _files(
     if files is None:
         progress.phase("listing files" if sweep.kinds else "listing all files")
         for folder in [_FOLDERS[kind] for kind in sweep.kinds] or [""]:
-            for listed in _batches(store.list(folder, temporary=True)):
+            for listed in batches(store.list(folder, temporary=True), FILES_AT_ONCE):
                 progress.advance(len(listed))
                 named = [known_files.leaving.pop(file.path, None) for file in listed]
                 times = [file.modified_at_millis for file in listed]
@@ -254,15 +252,9 @@ def _files(
                     (file_facts, file.size if doomed is None else doomed.bytes)
                     for file_facts, file, doomed in zip(facts, listed, named, strict=True)
                 ]
-    for rest in _batches(known_files.leaving.values() if files is None else files):
+    for rest in batches(known_files.leaving.values() if files is None else files, FILES_AT_ONCE):
         unlisted = known_files.of([file.path for file in rest], repeat(None), repeat(True))
         yield zip(unlisted, [file.bytes for file in rest], strict=True)
-
-
-def _batches(files: Iterable[F]) -> Iterator[list[F]]:
-    files = iter(files)
-    while batch := list(islice(files, FILES_AT_ONCE)):
-        yield batch
 
 
 @dataclass(slots=True)
