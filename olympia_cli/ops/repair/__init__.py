@@ -10,7 +10,6 @@ from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.ops.repair.advice import Places, advise
-    from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport, describe_plan, describe_salvage
     from olympia_cli.ops.repair.promote import (
         PromotePlan,
         apply_promotion,
@@ -20,8 +19,14 @@ if TYPE_CHECKING:
         plan_forget,
         plan_promotion,
     )
-    from olympia_cli.ops.repair.repair import Prefer, apply_repair, plan_repair
-    from olympia_cli.ops.repair.salvage import check_free, salvage_catalog, salvage_source
+    from olympia_cli.ops.repair.repair import Prefer, RepairPlan, RepairStep, apply_repair, describe_plan, plan_repair
+    from olympia_cli.ops.repair.salvage import (
+        SalvageReport,
+        check_free,
+        describe_salvage,
+        salvage_catalog,
+        salvage_source,
+    )
 
 __all__ = [
     "Places",
@@ -46,7 +51,7 @@ __all__ = [
     "salvage_source",
 ]
 
-_HOMES = ("plan", "salvage", "repair", "promote", "advice")
+_HOMES = ("salvage", "repair", "promote", "advice")
 
 if not TYPE_CHECKING:  # mypy checks the names
     __getattr__ = lazy(globals())

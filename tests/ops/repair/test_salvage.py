@@ -12,9 +12,8 @@ from olympia_cli.errors import CatalogNotFound, InvalidLocation, LocationNotEmpt
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.ops.inspect import log_between
-from olympia_cli.ops.repair.plan import SalvageReport, describe_salvage
 from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import salvage_catalog
+from olympia_cli.ops.repair.salvage import SalvageReport, describe_salvage, salvage_catalog
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
