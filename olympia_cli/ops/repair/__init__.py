@@ -14,16 +14,14 @@ if TYPE_CHECKING:
         PromotePlan,
         apply_promotion,
         describe_forget,
-        describe_promotion,
         open_copy,
         plan_forget,
         plan_promotion,
     )
-    from olympia_cli.ops.repair.repair import Prefer, RepairPlan, RepairStep, apply_repair, describe_plan, plan_repair
+    from olympia_cli.ops.repair.repair import Prefer, RepairPlan, RepairStep, apply_repair, plan_repair
     from olympia_cli.ops.repair.salvage import (
         SalvageReport,
         check_free,
-        describe_salvage,
         salvage_catalog,
         salvage_source,
     )
@@ -40,9 +38,6 @@ __all__ = [
     "apply_repair",
     "check_free",
     "describe_forget",
-    "describe_plan",
-    "describe_promotion",
-    "describe_salvage",
     "open_copy",
     "plan_forget",
     "plan_promotion",

@@ -81,6 +81,17 @@ class RepairStep:
         unknown = any(lost.as_of is None for lost in self.lost_ranges)
         return unknown, len(self.loses) + len(self.reverts), len(self.lost_ranges)
 
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "loses": [describe_object_name(name) for name in self.loses],
+            "reverts": [describe_object_name(name) for name in self.reverts],
+            "lost_ranges": [lost.describe() for lost in self.lost_ranges],
+            "details": list(self.details),
+            "doubtful": [describe_object_name(name) for name in self.doubtful],
+        }
+
 
 NO_COST = (False, 0, 0)
 
@@ -117,27 +128,14 @@ class RepairPlan:
     def loses(self) -> tuple[ObjectName, ...]:
         return tuple(name for step in self.steps for name in step.loses)
 
-
-def describe_plan(plan: RepairPlan) -> dict[str, Any]:
-    return {
-        "head": plan.head,
-        "nothing_to_do": plan.nothing_to_do,
-        "steps": [describe_step(step) for step in plan.steps],
-        "alternatives": [describe_step(step) for step in plan.alternatives],
-        "unmended": list(plan.unmended),
-    }
-
-
-def describe_step(step: RepairStep) -> dict[str, Any]:
-    return {
-        "kind": step.kind,
-        "text": step.text,
-        "loses": [describe_object_name(name) for name in step.loses],
-        "reverts": [describe_object_name(name) for name in step.reverts],
-        "lost_ranges": [lost.describe() for lost in step.lost_ranges],
-        "details": list(step.details),
-        "doubtful": [describe_object_name(name) for name in step.doubtful],
-    }
+    def describe(self) -> dict[str, Any]:
+        return {
+            "head": self.head,
+            "nothing_to_do": self.nothing_to_do,
+            "steps": [step.describe() for step in self.steps],
+            "alternatives": [step.describe() for step in self.alternatives],
+            "unmended": list(self.unmended),
+        }
 
 
 # The repair of the hints.

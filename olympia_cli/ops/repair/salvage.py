@@ -113,22 +113,21 @@ class SalvageReport:
             self.lost or self.lost_ranges or self.doubtful or any(version > newest for version in self.missing_versions)
         )
 
-
-def describe_salvage(report: SalvageReport) -> dict[str, Any]:
-    return {
-        "source": report.source,
-        "destination": report.destination,
-        "from_version": report.from_version,
-        "objects": report.objects,
-        "found": report.origins,
-        "complete": report.complete,
-        "lost": [describe_object_name(name) for name in report.lost],
-        "lost_ranges": [lost.describe() for lost in report.lost_ranges],
-        "missing_versions": list(report.missing_versions),
-        "unreadable": [{"path": path, "reason": reason} for path, reason in report.unreadable],
-        "doubtful": [{**describe_object_name(name), "reason": reason} for name, reason in report.doubtful],
-        "notes": list(report.notes),
-    }
+    def describe(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "from_version": self.from_version,
+            "objects": self.objects,
+            "found": self.origins,
+            "complete": self.complete,
+            "lost": [describe_object_name(name) for name in self.lost],
+            "lost_ranges": [lost.describe() for lost in self.lost_ranges],
+            "missing_versions": list(self.missing_versions),
+            "unreadable": [{"path": path, "reason": reason} for path, reason in self.unreadable],
+            "doubtful": [{**describe_object_name(name), "reason": reason} for name, reason in self.doubtful],
+            "notes": list(self.notes),
+        }
 
 
 def salvage_catalog(
