@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from olympia_cli.importers.footers import Footers
     from olympia_cli.ops.executor import Executor
     from olympia_cli.ops.expire import Surveyor
-    from olympia_cli.ops.export.verify import ExportEngine
+    from olympia_cli.ops.export import ExportEngine
     from olympia_cli.ops.fsck import Engine, FsckRequest, Report
     from olympia_cli.ops.walk import Files
     from olympia_cli.spark.engine import SparkEngine
@@ -263,7 +263,7 @@ class LocalWork:
 
     @contextmanager
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
-        from olympia_cli.ops.export.verify import local_engine
+        from olympia_cli.ops.export import local_engine
 
         yield local_engine
 

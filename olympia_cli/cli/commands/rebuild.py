@@ -39,7 +39,7 @@ def run(
     from olympia_cli.errors import CatalogNotFound, InvalidLocation
     from olympia_cli.importers.rebuild import check_gone, check_target, newest_catalog, objects_left
     from olympia_cli.importers.result import ImportResult
-    from olympia_cli.ops.export.records import check_apart
+    from olympia_cli.ops.export import check_apart
 
     there, session = Session(ctx, prefix), Session(ctx)
     if there.store.uri == session.store.uri:

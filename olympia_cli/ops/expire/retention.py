@@ -274,7 +274,7 @@ class CountedVersions:
         """Return the first of the last `number` versions."""
         while len(self._counted) < number and self._next >= self._oldest:
             versions = range(self._next, max(self._next - min(number, 64), self._oldest - 1), -1)
-            roots = self._head.store.read_many(root_path(version) for version in versions)
+            roots = list(self._head.store.read_many([root_path(version) for version in versions]))
             for version, (path, data) in zip(versions, roots, strict=True):
                 if isinstance(data, bytes) and len(data) <= self._room:
                     self.known_roots[version] = data

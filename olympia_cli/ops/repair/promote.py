@@ -63,9 +63,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef, ViewDef
 from olympia_cli.names import AtVersion, ObjectName, time_text
 from olympia_cli.ops.expire import Floors, MarkPlan, Planner, Policy
-from olympia_cli.ops.export.files import ExportFiles, read_note
-from olympia_cli.ops.export.records import check_apart
-from olympia_cli.ops.export.verify import verify_export
+from olympia_cli.ops.export import ExportFiles, check_apart, read_note, verify_export
 from olympia_cli.ops.fsck import Finding, FsckRequest, Level, fsck, list_versions, of_the_past, true_oldest
 from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of, describe_change
 from olympia_cli.ops.progress import SILENT, Progress

@@ -38,8 +38,8 @@ from olympia_cli.ops.fsck import (
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import Content, FormerCatalog, is_same, newest_catalog, put_together
 from olympia_cli.ops.repair.files import RepairFiles
+from olympia_cli.ops.repair.holes import read_range
 from olympia_cli.ops.repair.plan import NO_COST, Aside, RepairPlan, RepairStep, name_order
-from olympia_cli.ops.repair.tree import read_range
 from olympia_cli.ops.walk import failures_pass
 from olympia_cli.storage.protocol import Store
 
