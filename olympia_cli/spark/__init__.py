@@ -4,7 +4,8 @@
     olympia_cli.spark.register(spark)
     spark.read.format("olympia").option("catalog", "s3://lake/catalog").load("objects")
 
-Importing this imports neither PySpark nor the data source.
+Importing this imports neither PySpark nor the data source: names in `__all__` are
+loaded on first access.
 """
 
 import os
@@ -13,11 +14,47 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from olympia_cli.spark.appends import append
+    from olympia_cli.spark.engine import Run, SparkEngine, place_for, spark_engine
+    from olympia_cli.spark.pipelines.expire import spark_surveyor
+    from olympia_cli.spark.pipelines.export import SparkExport
+    from olympia_cli.spark.pipelines.fsck import spark_fsck
+    from olympia_cli.spark.pipelines.imports import SparkFooters, SparkRewriter
+    from olympia_cli.spark.pipelines.inventory import data_files, save_table, spark_path, write_parquet
+    from olympia_cli.spark.session import need_java, need_spark
     from olympia_cli.spark.source import register
 
-__all__ = ["append", "register", "submitted"]
+__all__ = [
+    "Run",
+    "SparkEngine",
+    "SparkExport",
+    "SparkFooters",
+    "SparkRewriter",
+    "append",
+    "data_files",
+    "need_java",
+    "need_spark",
+    "place_for",
+    "register",
+    "save_table",
+    "spark_engine",
+    "spark_fsck",
+    "spark_path",
+    "spark_surveyor",
+    "submitted",
+    "write_parquet",
+]
 
-_HOMES = {"append": "appends", "register": "source"}
+_HOMES = {
+    "appends": "append",
+    "engine": "Run SparkEngine place_for spark_engine",
+    "pipelines.expire": "spark_surveyor",
+    "pipelines.export": "SparkExport",
+    "pipelines.fsck": "spark_fsck",
+    "pipelines.imports": "SparkFooters SparkRewriter",
+    "pipelines.inventory": "data_files save_table spark_path write_parquet",
+    "session": "need_java need_spark",
+    "source": "register",
+}
 
 
 def submitted() -> bool:
@@ -26,6 +63,7 @@ def submitted() -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    for home, names in _HOMES.items():
+        if name in names.split():
+            return getattr(import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
