@@ -1,8 +1,8 @@
 """Expire: retention policies, plans, the quarantine and the purge.
 
-This package decides which files are in use. `survey` collects the facts as values, and `sweep` decides about one file.
-`plan` is a function of facts and policy. `apply` marks, undoes and purges: each begins with a commit, and only a purge
-deletes files.
+This package decides which files are in use. `facts` and `survey` collect the facts as values, and the sweep of `survey`
+decides about one file. `plan` is a function of facts and policy. `apply` marks, undoes and purges: each begins with a
+commit, and only a purge deletes files.
 
 Names in `__all__` are loaded on first access: fsck and status need only a few of them.
 """

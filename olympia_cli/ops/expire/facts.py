@@ -30,6 +30,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.expire.manifest import FOLDER
 from olympia_cli.ops.expire.retention import Floors, Limits
 from olympia_cli.ops.holders import Holders, store_now_millis
+from olympia_cli.ops.walk import batches
 from olympia_cli.storage.protocol import FileInfo, Store
 
 MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge free space", ("expire", "purge", "--offline")
@@ -45,6 +46,8 @@ class CatalogFacts:
     """The facts about a catalog that its plan is made from, and the ages that its user confirmed."""
 
     head: Snapshot
+    store: Store
+    definition: CatalogDef
     floors: Floors
     store_now_millis: int
     now_millis: int
@@ -63,14 +66,6 @@ class CatalogFacts:
     notes: tuple[FileInfo, ...]
     """The files of expire itself: manifests and their parts."""
     holders: Holders
-
-    @property
-    def store(self) -> Store:
-        return self.head.store
-
-    @property
-    def definition(self) -> CatalogDef:
-        return self.head.definition
 
     def limits(self, counted_from: int, not_beyond: int = MAX_VERSION) -> Limits:
         """Return the first version that each reason keeps. Versions from `not_beyond` on are kept in any case."""
@@ -105,6 +100,8 @@ def read_facts(catalog: Catalog, floors: Floors, *, probe: bool = True, forgets:
     keeps_aside = oldest < kept_aside_before(definition) and not forgets
     return CatalogFacts(
         head=head,
+        store=store,
+        definition=definition,
         floors=floors,
         store_now_millis=store_now,
         now_millis=earlier,
@@ -139,10 +136,11 @@ def _list_roots(latest: Snapshot) -> dict[int, int]:
     """
     store, head = latest.store, latest.version
     written = {}
-    for file in store.list("vn/"):
-        version = parse_root_path(file.path)
-        if version is not None and not is_foreign_root(file.path, version):
-            written[version] = file.modified_at_millis
+    for batch in batches(store.list("vn/"), 1024):
+        versions = [parse_root_path(file.path) for file in batch]
+        for file, version in zip(batch, versions, strict=True):
+            if version is not None and not is_foreign_root(file.path, version):
+                written[version] = file.modified_at_millis
     last = max([head, *written])
     for version in range(head + 1, last):
         # a listing is not atomic: it may show a new version without the one before it

@@ -1,6 +1,7 @@
-"""The survey of a catalog: the facts about the catalog and about each of its files, as values.
+"""The survey of a catalog's files: the facts about each file, and the sweep, which decides about each.
 
-A surveyor is an engine: it distributes work and never decides. This one runs in this process.
+A surveyor is an engine: it distributes work and never decides. This one runs in this process. A sweep and the
+facts about a file are plain values. So the decision for mark and purge can be made on any machine.
 """
 
 from __future__ import annotations
@@ -11,8 +12,8 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from itertools import islice, repeat
-from typing import Protocol, TypeVar
+from itertools import repeat
+from typing import Protocol
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, PathMissing, StoreError
@@ -30,7 +31,7 @@ from olympia_cli.format.paths import (
 from olympia_cli.ops.expire.facts import CatalogFacts
 from olympia_cli.ops.expire.manifest import Doomed, Going, check_deletable, in_order, read_manifest, unread
 from olympia_cli.ops.progress import Progress
-from olympia_cli.ops.walk import NodeRules, Reach, path_digest
+from olympia_cli.ops.walk import NodeRules, Reach, batches, path_digest
 from olympia_cli.storage.protocol import Store
 
 
@@ -96,7 +97,8 @@ class Sweep:
 
     def fate(self, file: FileFacts) -> FileFate:
         version = parse_root_path(file.path) if file.kind is FileKind.ROOT else None
-        if file.kind is FileKind.UNKNOWN or file.path.startswith("def/dtxn/") or is_foreign_root(file.path, version):
+        is_foreign = version is not None and is_foreign_root(file.path, version)
+        if file.kind is FileKind.UNKNOWN or file.path.startswith("def/dtxn/") or is_foreign:
             return FileFate.UNKNOWN
         if file.kind is FileKind.DATA:
             return FileFate.STAYS
@@ -150,11 +152,6 @@ def has_age(now_millis: int, since_millis: int, least_millis: int) -> bool:
     return least_millis == 0 or now_millis - since_millis >= least_millis
 
 
-# The survey of a catalog: the facts about the catalog and about each of its files, as values.
-#
-# A surveyor is an engine: it distributes work and never decides. This one runs in this process.
-
-
 # The facts about the files.
 
 SHOWN = 20
@@ -162,10 +159,8 @@ SHOWN = 20
 
 FILES_AT_ONCE = 1024
 
-F = TypeVar("F")
-
-KeptRoots = Iterable[tuple[int, str, bytes | StoreError]]
-"""Version, path and bytes of the kept roots, the oldest first, or the error of reading one."""
+KeptRoots = Iterable[tuple[int, str, bytes | Root | StoreError]]
+"""Version, path and content of the kept roots, the oldest first, or the error of reading one."""
 
 _LOOK = ("fsck", "--level", "full", "--all-versions")
 _FOLDERS = {FileKind.ROOT: "vn/", FileKind.TRANSACTION: "dtxn/"}
@@ -248,7 +243,7 @@ def _files(
     if files is None:
         progress.phase("listing files" if sweep.kinds else "listing all files")
         for folder in [_FOLDERS[kind] for kind in sweep.kinds] or [""]:
-            for listed in _batches(store.list(folder, temporary=True)):
+            for listed in batches(store.list(folder, temporary=True), FILES_AT_ONCE):
                 progress.advance(len(listed))
                 named = [known_files.leaving.pop(file.path, None) for file in listed]
                 times = [file.modified_at_millis for file in listed]
@@ -257,15 +252,9 @@ def _files(
                     (file_facts, file.size if doomed is None else doomed.bytes)
                     for file_facts, file, doomed in zip(facts, listed, named, strict=True)
                 ]
-    for rest in _batches(known_files.leaving.values() if files is None else files):
+    for rest in batches(known_files.leaving.values() if files is None else files, FILES_AT_ONCE):
         unlisted = known_files.of([file.path for file in rest], repeat(None), repeat(True))
         yield zip(unlisted, [file.bytes for file in rest], strict=True)
-
-
-def _batches(files: Iterable[F]) -> Iterator[list[F]]:
-    files = iter(files)
-    while batch := list(islice(files, FILES_AT_ONCE)):
-        yield batch
 
 
 @dataclass(slots=True)
@@ -380,8 +369,7 @@ def _noting(damaged: Container[int], roots: KeptRoots, created: list[tuple[int, 
             # the version stays; its time is only for display: if its root cannot be read, show that of the version
             # before
             with suppress(Damaged):
-                created_at = decode_root(data if isinstance(data, bytes) else b"", path).created_at_millis
-                created.append((version, created_at))
+                created.append((version, _decoded(data, path).created_at_millis))
                 continue
             created.append((version, created[-1][1] if created else 0))
         elif isinstance(data, PathMissing):
@@ -389,9 +377,13 @@ def _noting(damaged: Container[int], roots: KeptRoots, created: list[tuple[int, 
         elif isinstance(data, Exception):
             raise data
         else:
-            root = decode_root(data, path)
+            root = _decoded(data, path)
             created.append((version, root.created_at_millis))
             yield path, root
+
+
+def _decoded(root: bytes | Root | StoreError, path: str) -> Root:
+    return root if isinstance(root, Root) else decode_root(root if isinstance(root, bytes) else b"", path)
 
 
 def _read(store: Store, path: str) -> bytes:

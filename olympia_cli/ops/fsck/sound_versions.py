@@ -1,4 +1,6 @@
-"""The search for sound versions: is the copied version sound, and which one is the newest sound one for a repair?"""
+"""The search for sound versions: a version that is copied, the newest sound one for a repair, and those that may leave
+quarantine.
+"""
 
 from __future__ import annotations
 

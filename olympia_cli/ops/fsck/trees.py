@@ -24,11 +24,9 @@ from olympia_cli.ops.fsck.graph import Graph, Growth
 from olympia_cli.ops.fsck.roots import Chain, ChainReader, ChainRoot, RootChecks, RootNotes
 from olympia_cli.ops.fsck.versions import list_versions
 from olympia_cli.ops.walk import (
-    HERE,
     Files,
-    NodeFacts,
+    LocalTreeReader,
     NodeRules,
-    Place,
     TreeReader,
 )
 
@@ -155,10 +153,9 @@ class Engine(FileReader, AbstractContextManager[object], Protocol):
         ...
 
 
-class LocalEngine(AbstractContextManager["LocalEngine"]):
+class LocalEngine(LocalTreeReader, AbstractContextManager["LocalEngine"]):
     """Read files in this process, in parallel if the store can. `data` checks the data of tables."""
 
-    at_once: int | None = None
     takes_all_roots = False
 
     def __init__(self, data: DataChecks | None = None) -> None:
@@ -169,9 +166,6 @@ class LocalEngine(AbstractContextManager["LocalEngine"]):
 
     def trees(self, files: Files, chain: Chain, depth: int, verified: Verified | None = None) -> Trees:
         return Trees(self, files, chain, depth, verified)
-
-    def nodes(self, files: Files, rules: NodeRules, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
-        return HERE.nodes(files, rules, places)
 
     def read_definitions(self, trees: Trees, *, last: bool) -> Iterator[WithData]:
         definitions = trees.definitions

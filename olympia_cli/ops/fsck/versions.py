@@ -21,7 +21,7 @@ from olympia_cli.ops.fsck.roots import (
     ChainRoot,
     predecessor_text,
 )
-from olympia_cli.ops.walk import Files
+from olympia_cli.ops.walk import Files, batches
 from olympia_cli.storage.protocol import Store
 
 # Checks of hints, and of missing versions.
@@ -49,8 +49,15 @@ Hint = bytes | StoreError | None
 
 def read_hint(files: Files, path: str) -> Hint:
     """Read a hint. Raise only a failure of the store itself."""
+    return _read_hints(files, path)[0]
+
+
+def _read_hints(files: Files, *paths: str) -> list[Hint]:
     # not through `files`, which takes a file without permission for a store without permission
-    [(_, data)] = files.store.read_many([path])
+    return [_hint(files, path, data) for path, data in files.store.read_many(paths)]
+
+
+def _hint(files: Files, path: str, data: bytes | StoreError) -> Hint:
     if isinstance(data, bytes):
         files.bytes += len(data)
         return data
@@ -111,7 +118,7 @@ def latest_ahead(lost: range) -> Finding:
 
 def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
     """Return the versions of a catalog, with findings about its hints and gaps. None if it has no version."""
-    latest, oldest = read_hint(files, LATEST), read_hint(files, OLDEST)
+    latest, oldest = _read_hints(files, LATEST, OLDEST)
     versions, width = list_versions(files.store)
     if not versions:
         return None
@@ -272,10 +279,11 @@ def list_versions(store: Store) -> tuple[list[int], int]:
     others.
     """
     versions: dict[int, set[int]] = {WIDTH: set(), JAVA_WIDTH: set()}
-    for file in store.list("vn/"):
-        version = parse_root_path(file.path)
-        if version is not None:
-            versions[len(file.path) - len("vn/")].add(version)
+    for batch in batches(store.list("vn/"), 1024):
+        parsed = [parse_root_path(file.path) for file in batch]
+        for file, version in zip(batch, parsed, strict=True):
+            if version is not None:
+                versions[len(file.path) - len("vn/")].add(version)
     width = WIDTH if versions[WIDTH] or not versions[JAVA_WIDTH] else JAVA_WIDTH
     # our roots have 32-bit numbers; a larger number has no path
     return sorted(version for version in versions[width] if version < 2**WIDTH), width

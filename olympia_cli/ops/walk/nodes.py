@@ -275,7 +275,7 @@ class NodeRules:
         has, needs, names, flaws = read(self.keys, node.keys, node.values) if self.keys is not None else _NO_ENTRIES
         marks += [(path, flaw) for flaw in flaws]
         children: list[str | None] = []
-        plain = all_plain(child for child in node.children if isinstance(child, str))
+        plain = is_leaf or all_plain([child for child in node.children if isinstance(child, str)])
         for child in node.children:
             if not isinstance(child, str) or not (plain or _leads_inside(child, path, marks)):
                 children.append(None)  # the Java SDK writes NULL for some pointers
@@ -299,7 +299,7 @@ class NodeRules:
     def _check_fill(self, node: Node, path: str, is_root: bool) -> Iterable[FlawedPath]:
         if self.order is None or self.java:
             return
-        count, most, fewest = len(node.keys), max_keys(self.order), min_keys(self.order)
+        count, (fewest, most) = len(node.keys), _key_limits(self.order)
         reason = ""
         if count > most:
             reason = f"it has {plural(count, 'key')}, and a node of order {self.order} at most {most}"
@@ -322,6 +322,11 @@ class NodeRules:
         return NodeFacts(path, False, children=tuple(remains.children), names=tuple(names), marks=tuple(marks))
 
 
+@lru_cache
+def _key_limits(order: int) -> tuple[int, int]:
+    return min_keys(order), max_keys(order)
+
+
 Entries = tuple[tuple[str, ...], tuple[str, ...], tuple[DefinitionName, ...], tuple[Flaw, ...]]
 """The namespaces with a key, the namespaces that objects need, the definitions, and the flaws."""
 
@@ -335,7 +340,7 @@ def entries(codec: KeyCodec, keys: tuple[str, ...], values: tuple[str | None, ..
     names: list[DefinitionName] = []
     bad: list[str] = []
     marks: list[FlawedPath] = []
-    plain = all_plain(value for value in values if value is not None)
+    plain = all_plain([value for value in values if value is not None])
     at = 0
     for kind, namespace, count in _spans(codec, keys):
         some = zip(keys[at : at + count], values[at : at + count], strict=True)

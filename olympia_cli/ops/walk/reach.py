@@ -1,5 +1,5 @@
-"""The walk from the roots down: the set of files that versions reach, and the size of a tree. Each file is read once,
-even if versions share it.
+"""The walk from the roots down: reads of files that may be damaged, the order of a walk, the files that versions reach,
+and the size of a tree.
 """
 
 from __future__ import annotations
@@ -27,6 +27,11 @@ from olympia_cli.ops.walk.nodes import Flaw, NodeFacts, NodeRules, look_at_defin
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader, check_depth
 
+P = TypeVar("P")
+F = TypeVar("F")
+
+# Reads of files that may be damaged: failures are values, and there may be a time limit.
+
 FAILURES_IN_A_ROW = 20
 """After this many failed reads in a row the store is assumed to fail, not the files."""
 
@@ -36,6 +41,13 @@ class Place(NamedTuple):
 
     path: str
     level: int
+
+
+def batches(items: Iterable[F], size: int) -> Iterator[list[F]]:
+    """Divide items into lists of at most this size, while they come."""
+    items = iter(items)
+    while batch := list(islice(items, size)):
+        yield batch
 
 
 class StoreFailure(Exception):
@@ -149,14 +161,7 @@ def _as_value(error: OlympiaError) -> StoreError:
     return error if isinstance(error, StoreError) else StorageFailed(error.message)
 
 
-# The walk from the roots down: the set of files that versions reach, and the size of a tree. Each file is read once,
-# even if versions share it.
-
-
 # The order of a walk down a tree. The caller supplies how to read nodes and which children to follow.
-
-P = TypeVar("P")
-F = TypeVar("F")
 
 AT_ONCE = 1024
 """The number of places to read together, so that the store can read them in parallel."""
@@ -223,7 +228,8 @@ HERE = LocalTreeReader()
 # In memory it keeps one short digest per path: about 100 MB for a million files.
 
 ROOTS_AT_ONCE = 64
-DEFINITIONS_AT_ONCE = 8192
+DEFINITIONS_AT_ONCE, DEFINITIONS_AT_HAND = 8192, 16
+"""The number of definitions that are read together, and of those whose content is in memory."""
 PATH_DIGEST_BYTES = 16
 
 
@@ -276,10 +282,9 @@ class Reach:
 
     def each(self, roots: Iterable[tuple[str, bytes | Root]]) -> Iterator[list[str]]:
         """Like `add`, and yield the new paths in portions. A path comes after the paths that lead to it."""
-        single = iter(roots)
-        all_batches = iter(lambda: list(islice(single, ROOTS_AT_ONCE)), [])
-        for batches in [all_batches] if self.takes_all_roots else ([batch] for batch in all_batches):
-            tops = [child for batch in batches for child in self._visit_roots(batch)]
+        all_batches = batches(roots, ROOTS_AT_ONCE)
+        for together in [all_batches] if self.takes_all_roots else ([batch] for batch in all_batches):
+            tops = [child for batch in together for child in self._visit_roots(batch)]
             with failures_pass():
                 for _ in descend(tops, self._look, self._visit, at_once=self._mapper.at_once or AT_ONCE):
                     yield self._portion()
@@ -326,12 +331,13 @@ class Reach:
 
     def _read_definitions(self) -> None:
         waiting, self._waiting = self._waiting, []
-        contents = self._files.definitions([place for place, _ in waiting])
-        for (place, kind), (_, data) in zip(waiting, contents, strict=True):
-            definition = look_at_definition(kind, data, place.path)
-            if isinstance(definition, Flaw):
-                raise definition.error(place.path)
-            self._files.progress.advance()
+        contents = zip(waiting, self._files.definitions([place for place, _ in waiting]), strict=True)
+        for batch in batches(contents, DEFINITIONS_AT_HAND):
+            for (place, kind), (_, data) in batch:
+                definition = look_at_definition(kind, data, place.path)
+                if isinstance(definition, Flaw):
+                    raise definition.error(place.path)
+            self._files.progress.advance(len(batch))
 
 
 # The size of a tree: count its nodes, and estimate its objects with one read per level.
