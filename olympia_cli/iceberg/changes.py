@@ -351,15 +351,11 @@ class TableChanges:
         name: TableName,
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
-        fit: Fit | None = None,
         reach: Reach = ANYWHERE,
     ) -> TableState:
         """Update a table, or create it, as `plan_update` describes."""
-        current = self.state(name, reach)
-        planned = plan_update(
-            self.transaction, self._store, name, current, requirements, updates, fit, reach, self.places
-        )
-        return self.apply(planned)
+        here = (self.transaction, self._store, name, self.state(name, reach))
+        return self.apply(plan_update(*here, requirements, updates, reach=reach, unwritten=self.places))
 
     def still_fits(self, update: PlannedUpdate) -> bool:
         """Return True if the table is in the state that the update was made from."""

@@ -286,8 +286,8 @@ def check_reachable(name: str) -> None:
         raise bad_request(f"{name!a} cannot be a name, because clients remove it from addresses")
 
 
-def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json.dumps(value, separators=(",", ":")), status, headers, media_type="application/json")
+def answer(value: object) -> Response:
+    return Response(json.dumps(value, separators=(",", ":")), media_type="application/json")
 
 
 def nothing() -> Response:

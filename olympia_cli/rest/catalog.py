@@ -72,7 +72,7 @@ class ServedCatalog(OlympiaCatalog):
         others.
         """
         view = self._view()
-        if isinstance(view, Snapshot):
+        if names and isinstance(view, Snapshot):
             _told(about, lambda: [view.get(name) for name in names])
         return self._call.change(lambda changes: _told(about, lambda: do(changes)), self._what)
 

@@ -69,7 +69,7 @@ def _additions(spark: SparkSession, numbers: Mapping[str, int | float]) -> Itera
     """Yield a column per number: the task that computes it adds the number to the accumulator of that name."""
     from pyspark.sql.classic.column import Column
 
-    jvm, context = java_classes(spark.sparkContext), java_context(spark.sparkContext)
+    jvm, context = java_classes(spark), java_context(spark.sparkContext)
     sql = jvm.org.apache.spark.sql
     objects, parse = sql.catalyst.expressions.objects, java_session(spark).sessionState().sqlParser().parseExpression
     nothing = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())

@@ -47,9 +47,9 @@ def java_session(spark: Any) -> Any:
     return spark._jsparkSession
 
 
-def java_classes(context: Any) -> Any:
-    """Return the packages and classes of the Java program."""
-    return context._jvm
+def java_classes(of: Any) -> Any:
+    """Return the packages and classes of the Java program of a session or a context."""
+    return of._jvm
 
 
 def running_gateway() -> Any:
