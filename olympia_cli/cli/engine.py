@@ -17,14 +17,14 @@ from olympia_cli.errors import InvalidOption, OlympiaError, VersionNotFound, quo
 from olympia_cli.names import plural
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.deltacat.rewrite import Rewriter
-    from olympia_cli.importers.footers import Footers
+    from olympia_cli.importers import Footers
+    from olympia_cli.importers.deltacat import Rewriter
     from olympia_cli.ops.executor import Executor
     from olympia_cli.ops.expire import Surveyor
     from olympia_cli.ops.export import ExportEngine
     from olympia_cli.ops.fsck import Engine, FsckRequest, Report
     from olympia_cli.ops.walk import Files
-    from olympia_cli.spark.engine import SparkEngine
+    from olympia_cli.spark import SparkEngine
     from olympia_cli.storage.protocol import Store
 
 AUTO_OBJECTS = 3_000_000
@@ -102,7 +102,7 @@ def engine(
     if not _wants_spark(session, word, spark_options, local_only, source):
         yield LocalWork()
         return
-    from olympia_cli.spark.engine import Run, spark_engine
+    from olympia_cli.spark import Run, spark_engine
 
     if not session.verbose:
         _hush()
@@ -184,7 +184,7 @@ def _auto(session: Session, number: int, most: int, noun: str) -> bool:
     """Choose Spark if there is much work and Spark is installed."""
     if number <= most:
         return _note_choice(session, False, f"about {plural(number, noun)}, and Spark is for more than {most:,}")
-    from olympia_cli.spark.session import need_spark
+    from olympia_cli.spark import need_spark
 
     about = f"about {plural(number, noun)}, more than {most:,}"
     try:
@@ -281,7 +281,7 @@ class LocalWork:
         yield LOCAL
 
     def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
-        from olympia_cli.importers.footers import LocalFooters, open_io
+        from olympia_cli.importers import LocalFooters, open_io
 
         return LocalFooters(base, open_io(base, properties))
 
@@ -298,14 +298,13 @@ class SparkWork:
         return self.spark
 
     def fsck(self, store: Store, request: FsckRequest) -> Report:
-        from olympia_cli.spark.pipelines.fsck import spark_fsck
+        from olympia_cli.spark import spark_fsck
 
         return spark_fsck(self.spark, request)
 
     @contextmanager
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
-        from olympia_cli.spark.engine import place_for
-        from olympia_cli.spark.pipelines.export import SparkExport
+        from olympia_cli.spark import SparkExport, place_for
 
         engine, place = self.spark, place_for(dest.uri, options)
         with ExitStack() as stack:
@@ -318,17 +317,17 @@ class SparkWork:
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:
-        from olympia_cli.spark.pipelines.expire import spark_surveyor
+        from olympia_cli.spark import spark_surveyor
 
         with spark_surveyor(self.spark) as surveyor:
             yield surveyor
 
     def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
-        from olympia_cli.spark.pipelines.imports import SparkFooters
+        from olympia_cli.spark import SparkFooters
 
         return SparkFooters(self.spark, base, properties)
 
     def rewriter(self, base: str, source: Mapping[str, str], dest: Mapping[str, str]) -> Rewriter:
-        from olympia_cli.spark.pipelines.imports import SparkRewriter
+        from olympia_cli.spark import SparkRewriter
 
         return SparkRewriter(self.spark, base, source, dest)

@@ -70,7 +70,7 @@ def next_commands(session: Session, report: Report, options: Sequence[str]) -> l
 
 def data_checks(session: Session) -> Any:
     """Return the checks of table data, with the storage options of the catalog."""
-    from olympia_cli.iceberg.data_checks import IcebergDataChecks
+    from olympia_cli.iceberg import IcebergDataChecks
 
     scheme, separator, _ = session.location.uri.partition("://")
     return IcebergDataChecks(session.location.options or None, scheme if separator else "")

@@ -127,7 +127,5 @@ __all__ = [
     "unread",
 ]
 
-_HOMES = ("retention", "manifest", "facts", "survey", "plan", "apply")
-
 if not TYPE_CHECKING:  # mypy checks the names
-    __getattr__ = lazy(globals())
+    __getattr__ = lazy(__name__)

@@ -63,7 +63,5 @@ __all__ = [
     "verify_export",
 ]
 
-_HOMES = ("records", "files", "verify", "export", "java_copy")
-
 if not TYPE_CHECKING:  # mypy checks the names
-    __getattr__ = lazy(globals())
+    __getattr__ = lazy(__name__)

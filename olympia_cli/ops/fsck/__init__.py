@@ -138,20 +138,5 @@ __all__ = [
     "with_data",
 ]
 
-_HOMES = (
-    "findings",
-    "last_fsck",
-    "definitions",
-    "roots",
-    "versions",
-    "trees",
-    "verdict",
-    "known_damage",
-    "sound_versions",
-    "run",
-    "listing",
-    "bundle",
-)
-
 if not TYPE_CHECKING:  # mypy checks the names
-    __getattr__ = lazy(globals())
+    __getattr__ = lazy(__name__)

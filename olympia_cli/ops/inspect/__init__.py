@@ -89,7 +89,5 @@ __all__ = [
     "tree_shape",
 ]
 
-_HOMES = ("describe", "changes", "node_target", "node_dump", "shape", "revisions", "transactions", "health")
-
 if not TYPE_CHECKING:  # mypy checks the names
-    __getattr__ = lazy(globals())
+    __getattr__ = lazy(__name__)

@@ -46,7 +46,5 @@ __all__ = [
     "salvage_source",
 ]
 
-_HOMES = ("salvage", "repair", "promote", "advice")
-
 if not TYPE_CHECKING:  # mypy checks the names
-    __getattr__ = lazy(globals())
+    __getattr__ = lazy(__name__)
