@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
@@ -13,7 +13,7 @@ import typer
 from olympia_cli.cli.config import Location
 from olympia_cli.cli.options import name_in
 from olympia_cli.cli.session import Session
-from olympia_cli.errors import InvalidOption, OlympiaError, quoted
+from olympia_cli.errors import InvalidOption, OlympiaError, VersionNotFound, quoted
 from olympia_cli.names import plural
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from olympia_cli.importers.deltacat import Rewriter
     from olympia_cli.ops.executor import Executor
     from olympia_cli.ops.expire import Surveyor
-    from olympia_cli.ops.export.verify import ExportEngine
+    from olympia_cli.ops.export import ExportEngine
     from olympia_cli.ops.fsck import Engine, FsckRequest, Report
     from olympia_cli.ops.walk import Files
     from olympia_cli.spark import SparkEngine
@@ -201,12 +201,19 @@ def _note_choice(session: Session, spark: bool, why: str) -> bool:
 
 
 def _objects(session: Session) -> int:
+    """Estimate the objects of the version that `vn/latest` names. The hint may lag, which matters little here."""
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.references import open_snapshot
+    from olympia_cli.catalog.snapshot import Snapshot
+    from olympia_cli.catalog.versions import read_hints, read_root
     from olympia_cli.names import Latest
     from olympia_cli.ops.walk import estimated_objects
 
-    return estimated_objects(open_snapshot(session.store, Latest(), SystemClock().now_millis()))
+    store = session.store
+    if (hint := read_hints(store).latest) is not None:
+        with suppress(VersionNotFound):
+            return estimated_objects(Snapshot(store, read_root(store, hint)))
+    return estimated_objects(open_snapshot(store, Latest(), SystemClock().now_millis()))
 
 
 # Long work of commands, in this process or on Spark, with the same results.
@@ -263,7 +270,7 @@ class LocalWork:
 
     @contextmanager
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
-        from olympia_cli.ops.export.verify import local_engine
+        from olympia_cli.ops.export import local_engine
 
         yield local_engine
 

@@ -4,8 +4,9 @@ Names in `__all__` are loaded on first access. `OlympiaCatalog` and all changes 
 reading tables works without PyIceberg.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.iceberg.appends import (
@@ -145,30 +146,5 @@ __all__ = [
     "write_rows",
 ]
 
-_HOMES = {
-    "appends": "Destination commit_append destination folder_store give_up_append partly_done was_done write_rows",
-    "avro": "AvroRecords",
-    "catalog": "OlympiaCatalog check_no_table folder_of view_definition",
-    "changes": "PlannedUpdate TableChanges TableState check_no_view check_property_locations decode_metadata "
-    "encode_metadata outcome_unknown plan_update",
-    "columns": "Alteration alter columns_told parse_column parse_schema partition_spec read_schema_text sort_order",
-    "conversion": "identifier_of told_as_ours translated",
-    "data_checks": "IcebergDataChecks",
-    "files": "Delete MetadataFiles TableFiles create_in",
-    "format_v3": "V3 NewDataFile encode_v3 to_json with_snapshot",
-    "internals": "apply_updates change_file_properties schema_without_ids",
-    "inventory": "OF_FILES OF_TABLES TABLE take_inventory",
-    "locations": "ANYWHERE LOCAL Location Reach barred_folders folders_of parse_location",
-    "manifests": "files_of verify_metadata",
-    "metadata": "describe_metadata",
-    "rows": "check_folder first_rows read_files write_folder",
-    "settings": "LOADS_CODE LOCATION_PROVIDER ONE_SDK io_properties same_sdk trusted without_code",
-    "transaction": "CatalogTransaction",
-}
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # mypy checks the names
+    __getattr__ = lazy(__name__)

@@ -4,8 +4,9 @@ requested.
 Names in `__all__` are loaded on first access: a command needs the import of one source.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.importers.footers import Footers, LocalFooters, SourceFolder, open_io
@@ -44,20 +45,5 @@ __all__ = [
     "without_catalog",
 ]
 
-_HOMES = {
-    "footers": "Footers LocalFooters SourceFolder open_io",
-    "iceberg": "stage_tables tables_below tables_of_catalog",
-    "objects": "ObjectImport PresentObjects Renaming",
-    "olympia": "import_catalog inspect_source",
-    "parquet": "Footer ParquetFile find_folders without_catalog",
-    "parquet_tables": "ParquetImport",
-    "rebuild": "check_gone check_target newest_catalog objects_left",
-    "result": "ImportResult ImportedTable Omission",
-}
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # mypy checks the names
+    __getattr__ = lazy(__name__)

@@ -9,8 +9,9 @@ loaded on first access.
 """
 
 import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.spark.appends import append
@@ -44,26 +45,11 @@ __all__ = [
     "write_parquet",
 ]
 
-_HOMES = {
-    "appends": "append",
-    "engine": "Run SparkEngine place_for spark_engine",
-    "pipelines.expire": "spark_surveyor",
-    "pipelines.export": "SparkExport",
-    "pipelines.fsck": "spark_fsck",
-    "pipelines.imports": "SparkFooters SparkRewriter",
-    "pipelines.inventory": "data_files save_table spark_path write_parquet",
-    "session": "need_java need_spark",
-    "source": "register",
-}
-
 
 def submitted() -> bool:
     """Return True if spark-submit runs this process, and so Spark's Java program runs already."""
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # mypy checks the names
+    __getattr__ = lazy(__name__)

@@ -38,7 +38,7 @@ def run(
     from olympia_cli.cli.output.imports import print_imported
     from olympia_cli.errors import CatalogNotFound, InvalidLocation
     from olympia_cli.importers import ImportResult, check_gone, check_target, newest_catalog, objects_left
-    from olympia_cli.ops.export.records import check_apart
+    from olympia_cli.ops.export import check_apart
 
     there, session = Session(ctx, prefix), Session(ctx)
     if there.store.uri == session.store.uri:

@@ -3,8 +3,9 @@
 Names in `__all__` are loaded on first access.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.checks import check
@@ -27,17 +28,5 @@ __all__ = [
     "check",
 ]
 
-_HOMES = {
-    "checks": "check",
-    "imports": "DeltacatImport",
-    "metadata": "TableVersion",
-    "rewrite": "Metadata Outcome Piece Rewriter Rewriting Unseen",
-    "source": "Source SourceTransaction",
-}
-
-
-def __getattr__(name: str) -> Any:
-    for home, names in _HOMES.items():
-        if name in names.split():
-            return getattr(import_module(f"{__name__}.{home}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # mypy checks the names
+    __getattr__ = lazy(__name__)

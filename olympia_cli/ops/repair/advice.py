@@ -28,7 +28,7 @@ from olympia_cli.errors import (
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import AtVersion, NamespaceName, ObjectName, TableName, ViewName
-from olympia_cli.ops.export.files import read_note, resume_words
+from olympia_cli.ops.export import read_note, resume_words
 from olympia_cli.ops.fsck import (
     REPAIR,
     SALVAGE,
@@ -45,9 +45,8 @@ from olympia_cli.ops.fsck import (
 from olympia_cli.ops.inspect import diff, history, last_changes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import MOST_VERSIONS
-from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
-from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import plan_salvage, salvaged_from
+from olympia_cli.ops.repair.repair import RepairPlan, RepairStep, plan_repair
+from olympia_cli.ops.repair.salvage import SalvageReport, plan_salvage, salvaged_from
 from olympia_cli.storage.protocol import Store
 
 MOST_NODES = 2000

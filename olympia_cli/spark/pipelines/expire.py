@@ -67,14 +67,14 @@ if TYPE_CHECKING:
 
 def strict_files(catalog: CatalogPlace) -> Files:
     """Open a catalog's files so that a failure of the store raises an error: it says nothing about a file."""
-    return Files(catalog.store, lambda: False, patience=1)
+    return Files(catalog.store, patience=1)
 
 
 class SparkReach(Reach):
     """A reach that can also return its files. It is usable while its stack is open."""
 
     # all trees at once: their levels together are large enough for jobs, and so are all definitions
-    roots_at_once = None
+    takes_all_roots = True
     definitions_at_once = float("inf")
 
     def __init__(

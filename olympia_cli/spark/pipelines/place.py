@@ -51,7 +51,7 @@ class CatalogPlace:
 
     def files(self) -> Files:
         """Open the catalog's files for a task."""
-        return Files(self.store, lambda: False)
+        return Files(self.store)
 
     def table_files(self) -> TableFiles:
         """Open the files of the catalog's tables, wherever they are. The caller closes the result."""
