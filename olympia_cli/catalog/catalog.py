@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from olympia_cli.catalog.clock import Clock, Moment, SystemClock, moment
 from olympia_cli.catalog.commit import Author, Committed, check_writable, commit, newer_versions, retry
+from olympia_cli.catalog.properties import check_catalog_settings, check_properties
 from olympia_cli.catalog.references import check_no_gap, open_head, open_snapshot
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot
-from olympia_cli.catalog.staging import check_catalog_settings, check_properties
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import what_remains, write_latest
 from olympia_cli.errors import (

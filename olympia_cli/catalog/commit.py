@@ -11,9 +11,10 @@ from typing import NoReturn, TypeVar
 from olympia_cli import __version__
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.conflicts import Clash, settle
+from olympia_cli.catalog.properties import MAX_ACTIONS
 from olympia_cli.catalog.references import check_no_gap
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.staging import MAX_ACTIONS, Draft
+from olympia_cli.catalog.staging import Draft
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import RootFile, read_hints, write_latest
 from olympia_cli.errors import (

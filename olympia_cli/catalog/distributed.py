@@ -22,9 +22,9 @@ from olympia_cli.catalog.commit import (
     rebase,
     written_by_java,
 )
+from olympia_cli.catalog.properties import MAX_TTL_MILLIS
 from olympia_cli.catalog.references import check_not_lost
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.staging import MAX_TTL_MILLIS
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import RootFile, read_latest, read_root
 from olympia_cli.errors import (

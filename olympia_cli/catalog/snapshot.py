@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Generic, TypeVar, cast
 
+from olympia_cli.catalog.properties import EXPIRE_OLDEST, REQUIRED_FEATURES
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import (
     Damaged,
@@ -86,12 +87,6 @@ class DefinitionReader:
 MAJOR_VERSION = 0
 """The newest major version of the format that this program supports."""
 
-REQUIRED_FEATURES = "olympia.required-features"
-EXPIRE_OLDEST = "olympia.expire.oldest"
-EXPIRE_PURGED = "olympia.expire.purged"
-EXPORT_PREFIX = "olympia.export."
-ACKNOWLEDGED = "olympia.fsck.acknowledged"
-PROMOTED = "olympia.promoted"
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
 ObjectDefinition = NamespaceDef | TableDef | ViewDef

@@ -10,23 +10,19 @@ from typing import TYPE_CHECKING, cast
 
 from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.lineage import living_names
-from olympia_cli.catalog.replay import touched
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED, CatalogObject, ObjectDefinition, Snapshot, not_found
-from olympia_cli.catalog.staging import (
+from olympia_cli.catalog.properties import (
+    ACKNOWLEDGED,
     IMPORTED,
-    NO_LONGER_FITS,
-    Draft,
     Properties,
     check_catalog_settings,
     check_changes,
-    check_location,
     check_no_secret,
     check_object_properties,
     check_text,
-    exists,
-    not_empty,
-    stage,
 )
+from olympia_cli.catalog.replay import touched
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, not_found
+from olympia_cli.catalog.staging import NO_LONGER_FITS, Draft, check_location, exists, not_empty, stage
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,

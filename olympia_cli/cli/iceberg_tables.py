@@ -32,9 +32,10 @@ def iceberg_catalog(
     from olympia_cli.cli.options import parse_seconds
 
     need_pyiceberg()
+    from olympia_cli.catalog.properties import ONE_SDK
     from olympia_cli.iceberg.catalog import OlympiaCatalog
     from olympia_cli.iceberg.conversion import told_as_ours
-    from olympia_cli.iceberg.settings import ONE_SDK, io_properties
+    from olympia_cli.iceberg.settings import io_properties
 
     if at is not None and txn is not None:
         raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from olympia_cli.catalog.properties import EXPORT_PREFIX
 from olympia_cli.catalog.retained import parse_record, resting_mark
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX
 from olympia_cli.errors import Damaged, ExportNotFound, PathMissing, StoreError, VersionNotFound, quoted
 from olympia_cli.format.codec import decode_root
 from olympia_cli.format.definitions import sizes_of

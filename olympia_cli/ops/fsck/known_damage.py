@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.properties import ACKNOWLEDGED
 from olympia_cli.catalog.retained import KnownDamage, kept_aside_before, purged_before, read_acknowledged
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.actions import read_actions

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 from hashlib import sha256
 from typing import Any
 
+from olympia_cli.catalog.properties import PLACES, TABLE_LOCATION
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition
-from olympia_cli.catalog.staging import PLACES, TABLE_LOCATION
 from olympia_cli.format.actions import ALTERS, RENAMES, RESTORES, Action, changes, new_name
 from olympia_cli.format.definitions import Definition
 from olympia_cli.format.pb.actions_pb2 import (
