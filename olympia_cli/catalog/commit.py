@@ -228,7 +228,7 @@ def check_writable(snapshot: Snapshot) -> None:
     """Raise Unsupported for a catalog that is read-only. Raise Damaged if the latest root is not part of the
     history.
     """
-    if snapshot.file.java:
+    if snapshot.java:
         raise written_by_java(snapshot.store.uri)
     if not snapshot.in_place:
         raise snapshot.out_of_place()

@@ -253,7 +253,7 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
     if latest.created_at_millis <= millis:
         return latest
     low = oldest_version(latest)
-    if latest.file.java:
+    if latest.java:
         return _walk_back(millis, latest, low)
     first = _near(low, low, latest.version, latest) or latest
     if first.created_at_millis > millis:

@@ -6,8 +6,9 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from olympia_cli.catalog.properties import EXPIRE_OLDEST, REQUIRED_FEATURES
 from olympia_cli.catalog.versions import RootFile
@@ -21,7 +22,6 @@ from olympia_cli.errors import (
     Unsupported,
     ViewNotFound,
 )
-from olympia_cli.format.actions import Action, decode_action
 from olympia_cli.format.codec import decode_action_rows, decode_root
 from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
@@ -31,8 +31,10 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader
-from olympia_cli.tree.scan import scan_nodes
-from olympia_cli.tree.search import search
+from olympia_cli.tree.search import scan_nodes, search
+
+if TYPE_CHECKING:
+    from olympia_cli.format.actions import Action
 
 # Read definition files, with a cache.
 
@@ -120,14 +122,17 @@ class Snapshot:
         if file.damage is not None:
             raise file.damage
         self.store = store
+        self.version = file.version
+        self.java = file.java
         if root is None and near is not None and near.file.data == file.data:
             root = near.root
-        self.root: Root = decode_root(file.data, file.path, file.java) if root is None else root
+        self.root: Root = decode_root(file.data, file.path, self.java) if root is None else root
+        self.created_at_millis = self.root.created_at_millis
         if near is not None and near.root.sizes != self.root.sizes:
             # another catalog now exists at the same location
             near = None
         self.reader: NodeReader = (
-            near.reader if near is not None else NodeReader(store, java=file.java, sizes=self.root.sizes)
+            near.reader if near is not None else NodeReader(store, java=self.java, sizes=self.root.sizes)
         )
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
         same = near is not None and near.root.catalog_def == self.root.catalog_def
@@ -143,19 +148,11 @@ class Snapshot:
             if isinstance(data, bytes) and path != LAST_FSCK:
                 self.keep(path, data)
 
-    @property
-    def version(self) -> int:
-        return self.file.version
-
-    @property
-    def created_at_millis(self) -> int:
-        return self.root.created_at_millis
-
-    @property
+    @cached_property
     def in_place(self) -> bool:
         """True if the root names the version before it, as every committed root does."""
         before = root_path(self.version - 1) if self.version else None
-        return self.file.java or self.root.previous_root == before
+        return self.java or self.root.previous_root == before
 
     def out_of_place(self) -> Damaged:
         """Return the error for a root that is not part of the history."""
@@ -181,8 +178,7 @@ class Snapshot:
     @property
     def keys(self) -> KeyCodec:
         if self._keys is None:
-            sizes = self.sizes
-            self._keys = KeyCodec.of(sizes, java=self.file.java)
+            self._keys = KeyCodec.of(self.sizes, java=self.java)
         return self._keys
 
     def actions(self, rows: Sequence[tuple[str, str]] | None = None) -> tuple[Action, ...]:
@@ -190,8 +186,10 @@ class Snapshot:
 
         `rows` are the action rows of its file, if already read.
         """
-        if self.file.java:
+        if self.java:
             return ()
+        from olympia_cli.format.actions import decode_action
+
         path = self.file.path
         if rows is None:
             rows = decode_action_rows(self.file.data, path)
@@ -201,12 +199,20 @@ class Snapshot:
         """Return the files that a reader of these objects needs next: the catalog's definition, and nodes on the
         way.
         """
-        paths = [check_pointer(self.root.catalog_def, self.file.path)] if self._definition is None else []
-        for name in names if self.root.sizes is not None else ():
+        paths = []
+        if self._definition is None:
+            path = check_pointer(self.root.catalog_def, self.file.path)
+            if not self.definitions.knows(path):
+                paths.append(path)
+        for name in names if self.root.sizes is not None and self.root.node.children else ():
             child = self._child(self.keys.encode(name))
-            if child is not None and child not in paths:
+            if child is not None and child not in paths and not self._knows(child):
                 paths.append(child)
-        return [path for path in paths if not (self.reader.knows(path) or self.definitions.knows(path))]
+        return paths
+
+    def _knows(self, node: str) -> bool:
+        """Return True if a node is cached, decoded or as bytes."""
+        return self.definitions.knows(node) or self.reader.knows(node)
 
     # One object
 
@@ -227,7 +233,7 @@ class Snapshot:
             _ = self.definition
             raise
         if self._definition is None:
-            child = self._child(key)
+            child = self._child(key) if self.root.node.children else None
             if child is not None and not self.reader.knows(child):
                 node = self.read_beside_definition(child)
                 # reading the node raises the error again
@@ -316,7 +322,7 @@ class Snapshot:
         yield from scan_nodes(self.reader, self.root.node, self.keys.prefix(kind, namespace), last)
 
     def _check_namespace(self, namespace: str) -> None:
-        name = as_found(Kind.NAMESPACE, namespace) if self.file.java else NamespaceName(namespace)
+        name = as_found(Kind.NAMESPACE, namespace) if self.java else NamespaceName(namespace)
         if self.find(name) is None:
             raise not_found(name, self.version)
 
@@ -357,15 +363,17 @@ class Snapshot:
     def _child(self, key: str) -> str | None:
         """Return the child of the root on the way to a key, if there is one."""
         at, found = self.root.node.find(key)
-        child = None if found or self.root.node.is_leaf else self.root.node.children[at]
+        child = None if found or not self.root.node.children else self.root.node.children[at]
         return check_pointer(child, self.file.path) if isinstance(child, str) else None
 
     def keep(self, path: str, data: bytes) -> None:
         """Cache a file that was read elsewhere."""
-        version = parse_root_path(path)
-        if path == self.root.catalog_def or version is not None:
+        if path == self.root.catalog_def:
+            self.definitions.keep(path, data)
+            return
+        if (version := parse_root_path(path)) is not None:
             # do not cache later roots: they are not part of the history yet, and may be replaced
-            if version is None or version < self.version:
+            if version < self.version:
                 self.definitions.keep(path, data)
             return
         # reading the node raises the error
@@ -385,11 +393,12 @@ class Snapshot:
             raise data
         try:
             definition = decode(CatalogDef, data, path)
+            sizes = sizes_of(definition)
             check_supported(definition, path)
         except Damaged:
             self.definitions.forget(path)
             raise
-        if self.root.sizes is not None and self.root.sizes != sizes_of(definition):
+        if self.root.sizes is not None and self.root.sizes != sizes:
             raise Damaged("F105", self.file.path, f"its sizes are not those of the catalog definition {path}")
         return definition
 

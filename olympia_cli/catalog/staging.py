@@ -34,7 +34,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.tree.bulk import bulk_load
 from olympia_cli.tree.load import same_nodes
-from olympia_cli.tree.scan import scan
+from olympia_cli.tree.search import scan
 
 # The catalog inside a transaction: a version with the transaction's changes on top. Writes nothing.
 

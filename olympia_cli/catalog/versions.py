@@ -59,6 +59,8 @@ class RootFile:
     version: int
     width: int
     data: bytes
+    path: str = ""
+    """The file's path. Computed if it is not given."""
     hints: Hints | None = None
     """The hints with which this root was found as the latest. None if it was found otherwise."""
     beside: Mapping[str, bytes | StoreError] = field(default_factory=dict, compare=False)
@@ -66,13 +68,13 @@ class RootFile:
     damage: FileTooLarge | None = None
     """Set if the root is too large to read. Its name still counts, and earlier versions remain readable."""
 
+    def __post_init__(self) -> None:
+        if not self.path:
+            object.__setattr__(self, "path", root_path(self.version, self.width))
+
     @property
     def hint(self) -> int | None:
         return self.hints.latest if self.hints is not None else None
-
-    @property
-    def path(self) -> str:
-        return root_path(self.version, self.width)
 
     @property
     def java(self) -> bool:
@@ -85,6 +87,7 @@ class Candidate:
 
     version: int
     width: int
+    path: str
     hints: Hints | None
     guess: RootFile | None
     """The root, if it was read before the next one was found missing. It only tells which files to read next."""
@@ -94,7 +97,7 @@ def read_hints(store: Store) -> Hints:
     """Read both hints in one round trip. Raise only a failure of the store itself."""
     said: dict[str, int | None] = {}
     unread: dict[str, StoreError] = {}
-    for path, data in store.read_many([LATEST, OLDEST]):
+    for path, data in dict(store.read_many([LATEST, OLDEST])).items():
         if isinstance(data, bytes):
             said[path] = parse_hint(data)
         elif stands_in_place(data):
@@ -156,12 +159,12 @@ def candidates(store: Store) -> Iterator[Candidate]:
 
 def confirm(store: Store, candidate: Candidate, paths: Sequence[str] = ()) -> RootFile | None:
     """Return the root of the latest version, with the files at `paths`, or None if the candidate is not the latest."""
-    path = root_path(candidate.version, candidate.width)
+    path = candidate.path
     files = dict(store.read_many([path, *paths]))
     data = files.pop(path)
     if isinstance(data, PathMissing):
         return None
-    root = RootFile(candidate.version, candidate.width, b"", candidate.hints)
+    root = RootFile(candidate.version, candidate.width, b"", path, candidate.hints)
     if isinstance(data, FileTooLarge):
         return replace(root, damage=data)
     if isinstance(data, Exception):
@@ -250,13 +253,13 @@ def _climb(
     store: Store, hints: Hints | None, start: int, width: int, ceiling: int | None = None
 ) -> Iterator[Candidate]:
     """Yield the last version after `start`, or nothing if `start` does not exist."""
-    version, guess = start, None
+    version, path, guess = start, root_path(start, width), None
     if ceiling is not None:
-        if not store.exists(root_path(start, width)):
+        if not store.exists(path):
             return
         version = last_version(store, start, width, ceiling)
     elif start < MAX_VERSION:
-        here, after = (data for _, data in store.read_many([root_path(start, width), root_path(start + 1, width)]))
+        here, after = dict(store.read_many([path, root_path(start + 1, width)])).values()
         if isinstance(after, PathMissing):
             if isinstance(here, PathMissing):
                 return
@@ -266,7 +269,10 @@ def _climb(
         else:
             version = last_version(store, start + 1, width)
             guess = after if version == start + 1 else None
-    yield Candidate(version, width, hints, RootFile(version, width, guess) if isinstance(guess, bytes) else None)
+    if version != start:
+        path = root_path(version, width)
+    root = RootFile(version, width, guess, path) if isinstance(guess, bytes) else None
+    yield Candidate(version, width, path, hints, root)
 
 
 def read_listed(store: Store) -> RootFile:

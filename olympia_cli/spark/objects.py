@@ -17,8 +17,7 @@ from olympia_cli.ops.inspect import describe_object
 from olympia_cli.spark.options import Conditions, KeyRange, key_ranges
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
-from olympia_cli.tree.scan import scan_subtree
-from olympia_cli.tree.search import depth
+from olympia_cli.tree.search import depth, scan_subtree
 
 COLUMNS = {
     "type": "string",

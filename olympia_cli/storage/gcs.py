@@ -43,8 +43,8 @@ from olympia_cli.storage.bucket import (
     why,
 )
 from olympia_cli.storage.objects import ObjectStore
-from olympia_cli.storage.protocol import LARGEST, Between
-from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
+from olympia_cli.storage.protocol import LARGEST, TIME_ALLOWED, Between
+from olympia_cli.storage.settle import Failure, Fate
 
 _PAGE = 1000
 # permanent errors; the outcome of a request with any other error status is unknown

@@ -40,6 +40,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.storage.protocol import (
     ALL,
+    LEAST_LIMIT,
     TEMPORARY_PREFIX,
     Between,
     FileInfo,
@@ -88,6 +89,9 @@ _SLICE = 128 // THREADS
 _LINK_ATTEMPTS = 10
 
 
+_NO_NAMES = ("", ".", "..")
+
+
 class _Write(NamedTuple):
     path: str
     folder: int
@@ -118,15 +122,14 @@ class LocalStore:
 
     def read(self, path: str) -> bytes:
         file, size = self._open(path)
-        limit = self.size_limit(path)
         try:
-            if size > limit:
+            if size > LEAST_LIMIT and size > (limit := self.size_limit(path)):
                 raise FileTooLarge.of(path, size, limit)
             # request one byte more than the size, so that a single call also detects the end of the file
             data = os.read(file, size + 1)
             if len(data) == size:
                 return data
-            parts, total = [data], len(data)
+            limit, parts, total = self.size_limit(path), [data], len(data)
             while data:
                 data = os.read(file, 1 << 20)
                 parts.append(data)
@@ -493,9 +496,10 @@ class LocalStore:
 
     def _locate(self, path: str) -> str:
         """Return the path on disk. Raise PathOutside if a folder on the way is a link out of the root."""
-        folder = check_path(path).rpartition("/")[0]
-        if folder not in self._inside:
-            real = self._resolve(folder)
+        folder = path[: path.rfind("/") + 1]
+        name = path[len(folder) :]
+        if folder not in self._inside or name in _NO_NAMES or "\\" in name or "\0" in name:
+            real = self._resolve(check_path(path).rpartition("/")[0])
             # a missing folder is not cached: it may be created later as a link
             if os.path.isdir(real):
                 self._inside.add(folder)

@@ -34,6 +34,7 @@ from olympia_cli.storage.bucket import Bucket, closed, size_seconds
 from olympia_cli.storage.protocol import (
     ALL,
     LARGEST,
+    TIME_ALLOWED,
     Between,
     FileInfo,
     InTurn,
@@ -43,7 +44,7 @@ from olympia_cli.storage.protocol import (
     is_temporary,
     largest,
 )
-from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, fair, pause, reason, settle_create
+from olympia_cli.storage.settle import MOMENT, Failure, Fate, fair, pause, reason, settle_create
 
 _WORKERS = 32
 # counted from `write_hint`: `close` must not wait longer for a file that may be lost

@@ -34,8 +34,14 @@ from olympia_cli.errors import OlympiaError, PathOutside, StoreError
 LARGEST = 2**28
 """The default limit for reading a whole file, in bytes."""
 
+TIME_ALLOWED = 30.0
+"""The default time limit of an operation over a network, in seconds."""
+
+LEAST_LIMIT = 2**10
+"""The smallest limit. A store may read a file of this size without a look at its limit."""
+
 SizeLimit = Callable[[str], int]
-"""Returns the size limit of the file at a path, in bytes."""
+"""Returns the size limit of the file at a path, in bytes. No limit is below `LEAST_LIMIT`."""
 
 
 def largest(path: str) -> int:

@@ -46,8 +46,8 @@ from olympia_cli.storage.bucket import (
     why,
 )
 from olympia_cli.storage.objects import ObjectStore
-from olympia_cli.storage.protocol import Between
-from olympia_cli.storage.settle import TIME_ALLOWED, Failure, Fate
+from olympia_cli.storage.protocol import TIME_ALLOWED, Between
+from olympia_cli.storage.settle import Failure, Fate
 
 # Translate the exceptions of S3 clients.
 #

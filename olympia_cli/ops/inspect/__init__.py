@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from olympia_cli.ops.inspect.actions import describe_action, describe_actions
     from olympia_cli.ops.inspect.changes import (
         LogEntry,
         ObjectChange,
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
         log_between,
     )
     from olympia_cli.ops.inspect.describe import (
-        describe_action,
-        describe_actions,
         describe_name,
         describe_object,
         describe_properties,
@@ -93,7 +92,18 @@ __all__ = [
 ]
 
 # in the order of imports: a name is looked up in the modules that need the fewest others first
-_HOMES = ("describe", "changes", "node_target", "node_dump", "key_path", "shape", "revisions", "transactions", "health")
+_HOMES = (
+    "describe",
+    "actions",
+    "changes",
+    "node_target",
+    "node_dump",
+    "key_path",
+    "shape",
+    "revisions",
+    "transactions",
+    "health",
+)
 
 
 def __getattr__(name: str) -> Any:

@@ -70,7 +70,7 @@ from olympia_cli.ops.repair.repair import plan_hints
 from olympia_cli.ops.repair.salvage import gather, left_definition
 from olympia_cli.ops.walk import Flaw, failures_pass
 from olympia_cli.storage.protocol import Store
-from olympia_cli.tree.scan import scan
+from olympia_cli.tree.search import scan
 
 MOST_LOST = 10_000
 """The largest number of names of lost versions to keep. A wider gap means that the root behind it is a stray."""
