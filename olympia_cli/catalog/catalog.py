@@ -96,7 +96,7 @@ class Head:
         a lost version.
         """
         found = self._still_there(names)
-        if found is not None and (found.file.hint or 0) > found.version:
+        if found is not None and (found.hint or 0) > found.version:
             # a hint ahead tells of a lost version, so read it again, with all checks
             found = None
         if found is None and (found := self._newer()) is not None:

@@ -210,7 +210,7 @@ def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
             if isinstance(data, Exception):
                 raise data
             try:
-                snapshot = Snapshot(store, RootFile(number, width, data), base)
+                snapshot = Snapshot(store, RootFile.of(number, width, data), base)
             except Damaged as error:
                 if error.code != LOST:
                     raise
@@ -383,7 +383,7 @@ class FileWriter:
 
     def made(self, base: Snapshot, version: int, data: bytes) -> Snapshot:
         """Return a snapshot of the version of the last root, with the written files in its caches."""
-        made = Snapshot(self._store, RootFile(version, base.file.width, data), base, self._root)
+        made = Snapshot(self._store, RootFile.of(version, base.file.width, data), base, self._root)
         for path, node in self._nodes.items():
             made.reader.remember(path, node)
         for path, definition in self._definitions.items():

@@ -26,7 +26,7 @@ from olympia_cli.format.codec import decode_action_rows, decode_root
 from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Root, Sizes
-from olympia_cli.format.paths import LAST_FSCK, check_pointer, parse_root_path, root_path
+from olympia_cli.format.paths import JAVA_WIDTH, LAST_FSCK, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 from olympia_cli.storage.protocol import Store
@@ -49,6 +49,15 @@ class DefinitionReader:
         self._store = store
         self._kept: dict[str, bytes] = {}
         self._lock = threading.Lock()
+
+    def read_one(self, path: str) -> bytes | StoreError:
+        """Return one file, or the error of reading it."""
+        data: bytes | StoreError | None = self._kept.get(path)
+        if data is None:
+            [(_, data)] = self._store.read_many([path])
+            if isinstance(data, bytes):
+                self.remember(path, data)
+        return data
 
     def read(self, paths: Sequence[str]) -> Iterator[bytes | StoreError]:
         """Yield the files in order. Files that are not cached are read in parallel."""
@@ -123,7 +132,7 @@ class Snapshot:
             raise file.damage
         self.store = store
         self.version = file.version
-        self.java = file.java
+        self.java = file.width == JAVA_WIDTH
         if root is None and near is not None and near.file.data == file.data:
             root = near.root
         self.root: Root = decode_root(file.data, file.path, self.java) if root is None else root
@@ -136,6 +145,9 @@ class Snapshot:
         )
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
         same = near is not None and near.root.catalog_def == self.root.catalog_def
+        before = root_path(self.version - 1) if self.version else None
+        self.in_place = self.java or self.root.previous_root == before
+        """True if the root names the version before it, as every committed root does."""
         self._definition: CatalogDef | None = near._definition if near is not None and same else None
         self._keys: KeyCodec | None = None
         self._namespaces: dict[NamespaceName, str | None] = {}
@@ -144,15 +156,11 @@ class Snapshot:
     def take(self, file: RootFile) -> None:
         """Take the file of the same root, and cache the files that were read beside it."""
         self.file = file
+        self.hint = file.hints.latest if file.hints is not None else None
+        """The version in `vn/latest`, if this version was found by it."""
         for path, data in file.beside.items():
             if isinstance(data, bytes) and path != LAST_FSCK:
                 self.keep(path, data)
-
-    @cached_property
-    def in_place(self) -> bool:
-        """True if the root names the version before it, as every committed root does."""
-        before = root_path(self.version - 1) if self.version else None
-        return self.java or self.root.previous_root == before
 
     def out_of_place(self) -> Damaged:
         """Return the error for a root that is not part of the history."""
@@ -200,10 +208,8 @@ class Snapshot:
         way.
         """
         paths = []
-        if self._definition is None:
-            path = check_pointer(self.root.catalog_def, self.file.path)
-            if not self.definitions.knows(path):
-                paths.append(path)
+        if self._definition is None and not self.definitions.knows(self._definition_path):
+            paths.append(self._definition_path)
         for name in names if self.root.sizes is not None and self.root.node.children else ():
             child = self._child(self.keys.encode(name))
             if child is not None and child not in paths and not self._knows(child):
@@ -263,7 +269,9 @@ class Snapshot:
     def get(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
         """Return the object with its definition, or None."""
         path = self.find(name)
-        return None if path is None else next(self.read_objects([(name, path)]))
+        if path is None:
+            return None
+        return self._object(name, path, self.definitions.read_one(check_pointer(path, self.file.path)))
 
     # Many objects
 
@@ -344,20 +352,21 @@ class Snapshot:
             for _, path in batch:
                 check_pointer(path, self.file.path)
             for (name, path), data in zip(batch, self.definitions.read([path for _, path in batch]), strict=True):
-                try:
-                    found = read_object(name, path, data)
-                except Damaged:
-                    self.definitions.forget(path)
-                    raise
-                yield found
+                yield self._object(name, path, data)
+
+    def _object(self, name: ObjectName, path: str, data: bytes | StoreError) -> CatalogObject[ObjectDefinition]:
+        try:
+            return read_object(name, path, data)
+        except Damaged:
+            self.definitions.forget(path)
+            raise
 
     def read_beside_definition(self, path: str) -> bytes | StoreError:
         """Read a file, and the catalog's definition in the same round trip, unless it is known."""
         if self._definition is not None:
-            return next(self.definitions.read([path]))
-        definition = check_pointer(self.root.catalog_def, self.file.path)
-        data, beside = self.definitions.read([definition, path])
-        self._definition = self._checked_definition(definition, data)
+            return self.definitions.read_one(path)
+        data, beside = self.definitions.read([self._definition_path, path])
+        self._definition = self._checked_definition(self._definition_path, data)
         return beside
 
     def _child(self, key: str) -> str | None:
@@ -382,9 +391,13 @@ class Snapshot:
 
     def _loaded_definition(self) -> CatalogDef:
         if self._definition is None:
-            path = check_pointer(self.root.catalog_def, self.file.path)
-            self._definition = self._checked_definition(path, next(self.definitions.read([path])))
+            path = self._definition_path
+            self._definition = self._checked_definition(path, self.definitions.read_one(path))
         return self._definition
+
+    @cached_property
+    def _definition_path(self) -> str:
+        return check_pointer(self.root.catalog_def, self.file.path)
 
     def _checked_definition(self, path: str, data: bytes | StoreError) -> CatalogDef:
         if isinstance(data, PathMissing):

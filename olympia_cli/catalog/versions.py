@@ -58,9 +58,8 @@ class RootFile:
 
     version: int
     width: int
+    path: str
     data: bytes
-    path: str = ""
-    """The file's path. Computed if it is not given."""
     hints: Hints | None = None
     """The hints with which this root was found as the latest. None if it was found otherwise."""
     beside: Mapping[str, bytes | StoreError] = field(default_factory=dict, compare=False)
@@ -68,13 +67,9 @@ class RootFile:
     damage: FileTooLarge | None = None
     """Set if the root is too large to read. Its name still counts, and earlier versions remain readable."""
 
-    def __post_init__(self) -> None:
-        if not self.path:
-            object.__setattr__(self, "path", root_path(self.version, self.width))
-
-    @property
-    def hint(self) -> int | None:
-        return self.hints.latest if self.hints is not None else None
+    @classmethod
+    def of(cls, version: int, width: int, data: bytes) -> RootFile:
+        return cls(version, width, root_path(version, width), data)
 
     @property
     def java(self) -> bool:
@@ -164,7 +159,7 @@ def confirm(store: Store, candidate: Candidate, paths: Sequence[str] = ()) -> Ro
     data = files.pop(path)
     if isinstance(data, PathMissing):
         return None
-    root = RootFile(candidate.version, candidate.width, b"", path, candidate.hints)
+    root = RootFile(candidate.version, candidate.width, path, b"", candidate.hints)
     if isinstance(data, FileTooLarge):
         return replace(root, damage=data)
     if isinstance(data, Exception):
@@ -183,7 +178,8 @@ def read_below(store: Store, stray: RootFile) -> RootFile | None:
 def read_root(store: Store, version: int, width: int = WIDTH) -> RootFile:
     """Read the root of a version. Raise VersionNotFound if it does not exist."""
     try:
-        return RootFile(version, width, store.read(root_path(version, width)))
+        path = root_path(version, width)
+        return RootFile(version, width, path, store.read(path))
     except PathMissing:
         raise VersionNotFound(
             f"version {version} does not exist in {store.uri}",
@@ -271,7 +267,7 @@ def _climb(
             guess = after if version == start + 1 else None
     if version != start:
         path = root_path(version, width)
-    root = RootFile(version, width, guess, path) if isinstance(guess, bytes) else None
+    root = RootFile(version, width, path, guess) if isinstance(guess, bytes) else None
     yield Candidate(version, width, path, hints, root)
 
 
@@ -291,7 +287,7 @@ def read_listed(store: Store) -> RootFile:
     try:
         return read_root(store, latest, width)
     except FileTooLarge as damage:
-        return RootFile(latest, width, b"", damage=damage)
+        return RootFile(latest, width, root_path(latest, width), b"", damage=damage)
 
 
 def parse_hint(data: bytes) -> int | None:

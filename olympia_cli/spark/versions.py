@@ -110,7 +110,7 @@ def snapshots(store: Store, part: VersionPart) -> Iterator[Snapshot]:
             raise gone(store, version, path)
         if isinstance(data, Exception):
             raise data
-        near = Snapshot(store, RootFile(version, part.width, data), near)
+        near = Snapshot(store, RootFile.of(version, part.width, data), near)
         yield near
 
 

@@ -41,6 +41,7 @@ from olympia_cli.errors import (
 from olympia_cli.storage.protocol import (
     ALL,
     LEAST_LIMIT,
+    PLAIN_PATH,
     TEMPORARY_PREFIX,
     Between,
     FileInfo,
@@ -499,7 +500,9 @@ class LocalStore:
         folder = path[: path.rfind("/") + 1]
         name = path[len(folder) :]
         if folder not in self._inside or name in _NO_NAMES or "\\" in name or "\0" in name:
-            real = self._resolve(check_path(path).rpartition("/")[0])
+            if not PLAIN_PATH.fullmatch(path):
+                check_path(path)
+            real = self._resolve(folder.rstrip("/"))
             # a missing folder is not cached: it may be created later as a link
             if os.path.isdir(real):
                 self._inside.add(folder)
