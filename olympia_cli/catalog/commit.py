@@ -9,7 +9,7 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from olympia_cli import __version__
-from olympia_cli.catalog.clock import Clock
+from olympia_cli.catalog.clock import Clock, moment
 from olympia_cli.catalog.conflicts import Clash, settle
 from olympia_cli.catalog.properties import MAX_ACTIONS
 from olympia_cli.catalog.references import check_no_gap
@@ -103,8 +103,8 @@ def commit(
     may hold files that were written earlier.
     """
     clock, store = transaction.clock, transaction.base.store
-    transaction.check_open()
     check_writable(transaction.base)
+    transaction.check_open()
     if not _leaves_anything(transaction):
         return _close(transaction, Committed(transaction.base.version, ()))
     _check_size(transaction, atomic)
@@ -118,9 +118,10 @@ def commit(
         _check_base_stands(transaction)
         root, others = files.plan(transaction.draft, actions)
         ready = partial(files.before_root, others, transaction.check_alive)
+        path = root_path(version)
         try:
             # 1 and 2 in one call, so that a store may prepare the root while it creates the other files
-            if create_root(store, root_path(version), root, "doing the same change again", others, ready):
+            if create_root(store, path, root, "doing the same change again", others, ready):
                 break
         except FilesTooOld:
             continue
@@ -139,7 +140,7 @@ def commit(
     _check_not_freed(transaction, version)
     # 3
     write_latest(store, version)
-    return _close(transaction, Committed(version, tuple(actions), files.made(transaction.base, version, root)))
+    return _close(transaction, Committed(version, tuple(actions), files.made(transaction.base, version, path, root)))
 
 
 R = TypeVar("R")
@@ -293,8 +294,10 @@ def _check_not_freed(transaction: Transaction, version: int) -> None:
     An expire may have freed the name while this process slept. It cannot do so within the transaction's lifetime plus
     half an hour. If the lifetime was shortened meanwhile, the oldest version shows it.
     """
-    freed = transaction.late_by_millis() > HALF_AN_HOUR_MILLIS
-    if not freed and transaction.age_millis() > HALF_AN_HOUR_MILLIS:
+    late = transaction.late_by_millis()
+    freed = late > HALF_AN_HOUR_MILLIS
+    age = late + transaction.expires_at_millis - transaction.began_at_millis
+    if not freed and age > HALF_AN_HOUR_MILLIS:
         freed = _is_below_oldest(transaction.base.store, version)
     if freed:
         raise CommitUnknown(
@@ -362,10 +365,12 @@ class FileWriter:
 
     def plan(self, draft: Draft, actions: Sequence[Action]) -> tuple[bytes, dict[str, bytes]]:
         """Return the bytes of the root, and the files that it refers to and that are not written yet."""
-        self._root, files = self._files(draft)
-        data = encode_root(self._root, (encode_action(action, draft.tree.keys) for action in actions))
+        planned_at = moment(self._clock)
+        self._root, files = self._files(draft, planned_at.wall)
+        # `map`, because a commit may have a hundred thousand actions
+        data = encode_root(self._root, map(partial(encode_action, keys=draft.tree.keys), actions))
         if files and self._first_at is None:
-            self._first_at = self._clock.elapsed_millis()
+            self._first_at = planned_at.elapsed
         return data, files
 
     def before_root(self, files: dict[str, bytes], check_alive: Callable[[], None]) -> None:
@@ -381,18 +386,18 @@ class FileWriter:
             raise FilesTooOld
         check_alive()
 
-    def made(self, base: Snapshot, version: int, data: bytes) -> Snapshot:
+    def made(self, base: Snapshot, version: int, path: str, data: bytes) -> Snapshot:
         """Return a snapshot of the version of the last root, with the written files in its caches."""
-        made = Snapshot(self._store, RootFile.of(version, base.file.width, data), base, self._root)
+        made = Snapshot(self._store, RootFile(version, base.file.width, path, data), base, self._root)
         for path, node in self._nodes.items():
             made.reader.remember(path, node)
         for path, definition in self._definitions.items():
             made.definitions.remember(path, definition)
         return made
 
-    def _files(self, draft: Draft) -> tuple[Root, dict[str, bytes]]:
+    def _files(self, draft: Draft, now_millis: int) -> tuple[Root, dict[str, bytes]]:
         base, tree = draft.base, draft.tree
-        now = max(self._clock.now_millis(), base.created_at_millis)
+        now = max(now_millis, base.created_at_millis)
         files: dict[str, bytes] = {}
         changes: dict[str, str | None] = {}
         for name, staged in draft.staged.items():

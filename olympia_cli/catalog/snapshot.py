@@ -137,6 +137,9 @@ class Snapshot:
             root = near.root
         self.root: Root = decode_root(file.data, file.path, self.java) if root is None else root
         self.created_at_millis = self.root.created_at_millis
+        before = root_path(self.version - 1) if self.version else None
+        self.in_place = self.java or self.root.previous_root == before
+        """True if the root names the version before it, as every committed root does."""
         if near is not None and near.root.sizes != self.root.sizes:
             # another catalog now exists at the same location
             near = None
@@ -145,11 +148,7 @@ class Snapshot:
         )
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
         same = near is not None and near.root.catalog_def == self.root.catalog_def
-        before = root_path(self.version - 1) if self.version else None
-        self.in_place = self.java or self.root.previous_root == before
-        """True if the root names the version before it, as every committed root does."""
         self._definition: CatalogDef | None = near._definition if near is not None and same else None
-        self._keys: KeyCodec | None = None
         self._namespaces: dict[NamespaceName, str | None] = {}
         self.take(file)
 
@@ -176,18 +175,16 @@ class Snapshot:
         copy.CopyFrom(self._loaded_definition())
         return copy
 
-    @property
+    @cached_property
     def sizes(self) -> Sizes:
         """Order and name sizes. They come from the root if it has them, so that a search need not wait for the
         definition.
         """
         return self.root.sizes if self.root.sizes is not None else sizes_of(self._loaded_definition())
 
-    @property
+    @cached_property
     def keys(self) -> KeyCodec:
-        if self._keys is None:
-            self._keys = KeyCodec.of(self.sizes, java=self.java)
-        return self._keys
+        return KeyCodec.of(self.sizes, java=self.java)
 
     def actions(self, rows: Sequence[tuple[str, str]] | None = None) -> tuple[Action, ...]:
         """Return the actions of this version's commit, or nothing for versions of other programs.

@@ -56,26 +56,22 @@ class Draft:
         self.staged: dict[ObjectName, Staged] = {}
         self._inside: dict[tuple[Kind, str], dict[ObjectName, None]] = {}
         self._moves: list[tuple[ObjectName, ObjectName]] = []
-        self._catalog: bytes | None = None
+        self.staged_catalog: bytes | None = None
+        """The new definition of the catalog, or None if it is unchanged."""
 
     @property
     def catalog(self) -> CatalogDef:
         """A copy of the catalog's definition, with staged changes."""
-        return self.base.definition if self._catalog is None else CatalogDef.FromString(self._catalog)
-
-    @property
-    def staged_catalog(self) -> bytes | None:
-        """The new definition of the catalog, or None if it is unchanged."""
-        return self._catalog
+        return self.base.definition if self.staged_catalog is None else CatalogDef.FromString(self.staged_catalog)
 
     def put_catalog(self, definition: bytes) -> None:
         unchanged = self.tree is self.base and definition == definitions.body(self.base.definition)
-        self._catalog = None if unchanged else definition
+        self.staged_catalog = None if unchanged else definition
 
     def copy(self) -> Draft:
         """Return an independent copy."""
         made = Draft(self.base)
-        made.tree, made.node, made._catalog = self.tree, self.node, self._catalog
+        made.tree, made.node, made.staged_catalog = self.tree, self.node, self.staged_catalog
         made.staged, made._moves = dict(self.staged), list(self._moves)
         made._inside = {where: dict(names) for where, names in self._inside.items()}
         return made
@@ -161,7 +157,7 @@ class Draft:
 
     def is_unchanged(self) -> bool:
         """Return True if the base has the same content and the same nodes."""
-        if self.tree is not self.base or self._catalog is not None:
+        if self.tree is not self.base or self.staged_catalog is not None:
             return False
         same = all(self._stands(name, staged) for name, staged in self.staged.items())
         return same and same_nodes(self.base.reader, self.base.root.node, self.node)
@@ -373,8 +369,10 @@ def _need(name: ObjectName, draft: Draft) -> None:
 
 
 def _need_namespace(namespace: str, draft: Draft) -> None:
-    with namespace_for_new():
-        _need(NamespaceName(namespace), draft)
+    name = NamespaceName(namespace)
+    if not draft.find(name):
+        with namespace_for_new():
+            raise not_found(name, draft.base.version)
 
 
 def not_empty(name: NamespaceName) -> NamespaceNotEmpty:

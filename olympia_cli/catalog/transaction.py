@@ -102,6 +102,8 @@ class Transaction:
         definition = base.definition
         self.id = new_uuid() if id is None else id
         self.isolation = definition.txn_isolation_level if isolation is None else isolation
+        self.base = base
+        """The version that the transaction would be committed on."""
         self.draft = Draft(base)
         self.actions: list[Action] = []
         self.open = True
@@ -113,11 +115,6 @@ class Transaction:
         self.expires_at_millis = self.began_at_millis + lifetime if expires_at_millis is None else expires_at_millis
         self.statements = 0
         self._reads: set[Read] = set()
-
-    @property
-    def base(self) -> Snapshot:
-        """The version that the transaction would be committed on."""
-        return self.draft.base
 
     # Lifetime
 
@@ -188,6 +185,7 @@ class Transaction:
         """
         reads = self.reads
         self.draft, self.actions, self._reads, self.statements = mark
+        self.base = self.draft.base
         if keep_reads:
             self.take_reads(reads)
 
@@ -206,7 +204,7 @@ class Transaction:
             except (*NO_LONGER_FITS, CommitConflict) as error:
                 what = f"{action.type_name} {action.name or 'the catalog'}"
                 raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
-        self.draft, self.actions = draft, staged
+        self.base, self.draft, self.actions = base, draft, staged
 
     # Reads
 

@@ -25,8 +25,7 @@ from olympia_cli.errors import (
     StorageFailed,
     StorageFull,
 )
-from olympia_cli.storage.local import LocalStore
-from olympia_cli.storage.together import THREADS
+from olympia_cli.storage.local import THREADS, LocalStore
 from tests.helpers.disk import Recorder
 from tests.helpers.in_place import THINGS, put
 
@@ -561,14 +560,14 @@ class TestWhatADiskAnswers:
         def refuse(work, words):
             raise RuntimeError("can't start new thread")
 
-        monkeypatch.setattr("olympia_cli.storage.together.start_new_thread", refuse)
+        monkeypatch.setattr("olympia_cli.storage.local.start_new_thread", refuse)
         files = {f"a/{n}": b"%d" % n for n in range(100)}
         store.create_many(files)
         assert dict(store.read_many(files)) == files
 
     def test_nobody_waits_for_a_thread_that_comes_too_late(self, store, root, monkeypatch):
         late = []
-        monkeypatch.setattr("olympia_cli.storage.together.start_new_thread", lambda work, words: late.append(work))
+        monkeypatch.setattr("olympia_cli.storage.local.start_new_thread", lambda work, words: late.append(work))
         files = {f"a/{n}": b"%d" % n for n in range(100)}
         store.create_many(files)
         before = files_below(root)
