@@ -6,11 +6,10 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from olympia_cli import __version__
 from olympia_cli.catalog.clock import Clock, moment
-from olympia_cli.catalog.conflicts import Clash, settle
 from olympia_cli.catalog.properties import MAX_ACTIONS
 from olympia_cli.catalog.references import check_no_gap
 from olympia_cli.catalog.snapshot import Snapshot
@@ -39,6 +38,9 @@ from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.edit import edit
+
+if TYPE_CHECKING:
+    from olympia_cli.catalog.conflicts import Clash
 
 HALF_AN_HOUR_MILLIS = 30 * 60 * 1000
 """The assumed maximum difference between clocks, and the maximum age of files that a new root may refer to."""
@@ -105,7 +107,7 @@ def commit(
     clock, store = transaction.clock, transaction.base.store
     check_writable(transaction.base)
     transaction.check_open()
-    if not _leaves_anything(transaction):
+    if not transaction.leaves_anything():
         return _close(transaction, Committed(transaction.base.version, ()))
     _check_size(transaction, atomic)
     files = files if files is not None else FileWriter(store, clock)
@@ -113,9 +115,10 @@ def commit(
     attempt = 0
     while True:
         transaction.check_alive()
-        actions = _committed_actions(transaction, author)
+        if transaction.age_millis() >= SURE_OF_BASE_MILLIS:
+            _check_base_stands(transaction)
         version = transaction.base.version + 1
-        _check_base_stands(transaction)
+        actions = _committed_actions(transaction, author)
         root, others = files.plan(transaction.draft, actions)
         ready = partial(files.before_root, others, transaction.check_alive)
         path = root_path(version)
@@ -128,7 +131,7 @@ def commit(
         attempt += 1
         if done := rebase(transaction):
             return _close(transaction, done)
-        if not _leaves_anything(transaction):
+        if not transaction.leaves_anything():
             # another writer was first with all of it
             return _close(transaction, Committed(transaction.base.version, ()))
         if attempt >= MIN_ATTEMPTS and clock.elapsed_millis() >= deadline:
@@ -175,7 +178,8 @@ def rebase(transaction: Transaction) -> Committed | None:
 
     Return the version that holds the transaction if it was already committed, else None.
     """
-    # imported only after a conflict
+    # imported only after a lost race
+    from olympia_cli.catalog.conflicts import Clash, settle
     from olympia_cli.catalog.lineage import tree_changes
 
     newest = before = transaction.base
@@ -277,8 +281,6 @@ def _check_base_stands(transaction: Transaction) -> None:
     That takes longer than a second, so a young transaction costs no round trip.
     """
     base = transaction.base
-    if transaction.age_millis() < SURE_OF_BASE_MILLIS:
-        return
     found = dict(base.store.read_many([base.file.path, root_path(base.version + 1, base.file.width)]))
     here, after = found.values()
     if isinstance(after, PathMissing) and (
@@ -322,11 +324,6 @@ def _raise_conflict(clash: Clash, version: int, actions: Sequence[Action]) -> No
     mine = f"{clash.pending.type_name} {clash.pending.name or 'the catalog'}"
     theirs = f"{clash.committed.type_name} {clash.committed.name or 'the catalog'}"
     raise CommitConflict(f"{mine} conflicts with {theirs} in version {version}{by}")
-
-
-def _leaves_anything(transaction: Transaction) -> bool:
-    """Return whether a version with the transaction would differ from its base."""
-    return transaction.has_writes and not transaction.changes_nothing
 
 
 def _close(transaction: Transaction, done: Committed) -> Committed:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from olympia_cli.catalog.clock import Clock, Moment, moment
-from olympia_cli.catalog.lineage import living_names
 from olympia_cli.catalog.properties import (
     ACKNOWLEDGED,
     IMPORTED,
@@ -165,6 +164,10 @@ class Transaction:
     @property
     def has_writes(self) -> bool:
         return next(self._writes(), None) is not None
+
+    def leaves_anything(self) -> bool:
+        """Return True if a version with the transaction would differ from its base."""
+        return self.has_writes and not self.changes_nothing
 
     @property
     def changes_nothing(self) -> bool:
@@ -504,6 +507,9 @@ class Transaction:
         self, formers: Sequence[CatalogObject[ObjectDefinition]], from_version: int
     ) -> dict[ObjectName, ObjectName]:
         """Return the former and current names of the objects that have other names now."""
+        # imported here, because only a restore needs it
+        from olympia_cli.catalog.lineage import living_names
+
         lives = living_names({each.id: each.name for each in formers}, from_version, self.base, self.actions)
         moved = {each.name: now for each in formers if (now := lives[each.id]) is not None and now != each.name}
         for now in moved.values():

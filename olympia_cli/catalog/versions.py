@@ -32,6 +32,7 @@ from olympia_cli.storage.protocol import Store
 
 _REMAINS = ("node/", "def/table/", "def/view/", "def/ns/", "dtxn/", "def/dtxn/", "vn/", "ops/")
 """The folders of files that only a catalog has. An init that did not finish leaves a catalog definition, no more."""
+_MAX_HINT_BYTES = 2**10
 _UNFINISHED = {EXPORT_NOTE: "an export", SALVAGE_NOTE: "a salvage"}
 
 
@@ -293,7 +294,7 @@ def read_listed(store: Store) -> RootFile:
 def parse_hint(data: bytes) -> int | None:
     """Return the version in a hint, or None if it is invalid."""
     text = data.strip()
-    if not text.isdigit() or len(text) > 10:
+    if not text.isdigit() or len(text) > 10 or len(data) > _MAX_HINT_BYTES:
         return None
     version = int(text)
     return version if version <= MAX_VERSION else None

@@ -38,7 +38,7 @@ LARGEST = 2**28
 TIME_ALLOWED = 30.0
 """The default time limit of an operation over a network, in seconds."""
 
-LEAST_LIMIT = 2**10
+LEAST_LIMIT = 2**20
 """The smallest limit. A store may read a file of this size without a look at its limit."""
 
 SizeLimit = Callable[[str], int]

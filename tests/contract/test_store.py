@@ -148,21 +148,21 @@ class TestReadingLargeFiles:
 
     @pytest.fixture
     def small(self, store):
-        store.create_many({"small": LARGE[:2000], "large": LARGE[:2001], "huge": LARGE})
-        store.size_limit = lambda path: 2000
+        store.create_many({"small": LARGE[: 2**20], "large": LARGE[: 2**20 + 1], "huge": LARGE})
+        store.size_limit = lambda path: 2**20
         return store
 
     def test_it_is_told_and_not_given(self, small):
-        assert small.read("small") == LARGE[:2000]
-        for path, shown in (("large", "2,001 bytes"), ("huge", f"{len(LARGE):,} bytes")):
-            with pytest.raises(FileTooLarge, match=rf"too large \({shown}\): the limit is 2,000 bytes") as raised:
+        assert small.read("small") == LARGE[: 2**20]
+        for path, shown in (("large", "1,048,577 bytes"), ("huge", f"{len(LARGE):,} bytes")):
+            with pytest.raises(FileTooLarge, match=rf"too large \({shown}\): the limit is 1,048,576 bytes") as raised:
                 small.read(path)
             assert path in raised.value.path
             assert raised.value.exit_code == 40
 
     def test_it_is_a_value_among_many(self, small):
         found = dict(small.read_many(["large", "small", "huge"]))
-        assert found["small"] == LARGE[:2000]
+        assert found["small"] == LARGE[: 2**20]
         assert isinstance(found["large"], FileTooLarge)
         assert isinstance(found["huge"], FileTooLarge)
 

@@ -42,8 +42,8 @@ def describe_actions(actions: Iterable[Action]) -> list[dict[str, Any]]:
 def action_detail(action: Action) -> dict[str, Any]:
     """Return the details of an action, besides its type and object."""
     detail: dict[str, Any] = {}
-    if action.id:
-        detail["id"] = action.id
+    if id := action.id:
+        detail["id"] = id
     if action.type == T.NAMESPACE_ALTER_SET_PROPERTIES:
         detail["set"] = list(action.parse_payload(NamespaceSetPropertiesDef).keys)
     elif action.type == T.NAMESPACE_ALTER_UNSET_PROPERTIES:
