@@ -259,8 +259,10 @@ async def read_within(length: int | None, read: Callable[[int], Awaitable[bytes]
 
 
 def check_body(data: bytes, expected: int | None, wanted: str | None, found: str | None) -> None:
-    """Raise the client's error for a broken connection if the body does not have the expected length, if that is known,
-    or if the range `wanted` was requested, and the response has no range (`found`).
+    """Raise the client's error for a broken connection if the body is not what was requested.
+
+    Its length must be the expected one, if that is known. If the range `wanted` was requested, the response must name
+    its range (`found`).
     """
     if expected is not None and len(data) != expected:
         raise aiohttp.ClientPayloadError(f"received {len(data)} of {expected} bytes")
