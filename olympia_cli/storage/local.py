@@ -216,7 +216,7 @@ class LocalStore:
                                 continue
                             if not temporary and entry.name.startswith(TEMPORARY_PREFIX):
                                 continue
-                            if not is_between(path, between):
+                            if between != ALL and not is_between(path, between):
                                 continue
                             found = entry.stat(follow_symlinks=False)
                         except FileNotFoundError:
