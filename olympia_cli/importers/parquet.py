@@ -159,7 +159,7 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[O
     return [table for table in folders.values() if table.files], left_out
 
 
-def not_of(catalog: str, prefix: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:
+def without_catalog(catalog: str, prefix: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:
     """Yield the files below a prefix, without those of a catalog at or below it: tables of one import are not a source
     of the next. Both are URIs of stores."""
     inside = f"{catalog.removeprefix(prefix).strip('/')}/"

@@ -27,12 +27,15 @@ from pyiceberg.typedef import Record
 
 from olympia_cli.catalog.properties import PARQUET_FILES, PARQUET_FOLDER
 from olympia_cli.errors import command_words
-from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.changes import TableState
-from olympia_cli.iceberg.columns import columns_told, partition_spec
-from olympia_cli.iceberg.conversion import identifier_of
-from olympia_cli.iceberg.internals import schema_without_ids
-from olympia_cli.iceberg.transaction import CatalogTransaction
+from olympia_cli.iceberg import (
+    CatalogTransaction,
+    OlympiaCatalog,
+    TableState,
+    columns_told,
+    identifier_of,
+    partition_spec,
+    schema_without_ids,
+)
 from olympia_cli.importers.footers import Footers
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import (

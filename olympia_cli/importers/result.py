@@ -1,4 +1,4 @@
-"""The result of an import: the imported tables, and the parts of the source that were left out, with reasons."""
+"""The result of an import, and the parts of the source that were left out."""
 
 from __future__ import annotations
 

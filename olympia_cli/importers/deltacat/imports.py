@@ -37,10 +37,7 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName, InvalidOption
 from olympia_cli.format import definitions
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
-from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.columns import columns_told
-from olympia_cli.iceberg.conversion import identifier_of
-from olympia_cli.iceberg.transaction import CatalogTransaction
+from olympia_cli.iceberg import CatalogTransaction, OlympiaCatalog, columns_told, identifier_of
 from olympia_cli.importers.deltacat.contents import Contents, Unreadable, contents
 from olympia_cli.importers.deltacat.index import Ended, Row
 from olympia_cli.importers.deltacat.metadata import Namespace, TransactionLog

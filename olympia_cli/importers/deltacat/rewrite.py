@@ -21,10 +21,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.catalog.properties import ONE_SDK
-from olympia_cli.iceberg.appends import folder_store, write_rows
-from olympia_cli.iceberg.changes import decode_metadata, encode_metadata
-from olympia_cli.iceberg.locations import parse_location
-from olympia_cli.iceberg.settings import same_sdk
+from olympia_cli.iceberg import decode_metadata, encode_metadata, folder_store, parse_location, same_sdk, write_rows
 from olympia_cli.importers.deltacat.metadata import Entry, TableVersion
 from olympia_cli.importers.deltacat.rows import fitted, is_readable, read_rows
 from olympia_cli.importers.deltacat.schemas import ID, Unfit, arrow_schema
