@@ -808,6 +808,16 @@ class TestLinks:
         assert (info.path, info.size) == ("vn/1", os.lstat(root / "vn/1").st_size)
         assert temporaries(root) == []
 
+    @pytest.mark.parametrize("path", ["", "/1", "vn/", "vn/.", "vn/..", "vn//1", "vn/1/../1", "vn/..\\1", "vn/\0"])
+    def test_a_folder_in_use_does_not_make_a_path_valid(self, store, path):
+        """A store remembers the folders that it has checked, and checks the last part of a path each time."""
+        store.create("vn/1", b"1")
+        store.create("1", b"1")
+        assert (store.read("vn/1"), store.read("1")) == (b"1", b"1")
+        for use in (store.read, store.exists, store.stat, lambda path: store.create(path, b"")):
+            with pytest.raises(PathOutside):
+                use(path)
+
     def test_deleting_and_overwriting_concern_the_link(self, store, root, outside, link):
         link("vn/1", outside / "secret")
         link("vn/2", outside / "secret")

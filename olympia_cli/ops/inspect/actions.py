@@ -42,8 +42,9 @@ def describe_actions(actions: Iterable[Action]) -> list[dict[str, Any]]:
 def action_detail(action: Action) -> dict[str, Any]:
     """Return the details of an action, besides its type and object."""
     detail: dict[str, Any] = {}
-    if id := action.id:
-        detail["id"] = id
+    definition = action.parse_definition()
+    if definition is not None and definition.id:
+        detail["id"] = definition.id
     if action.type == T.NAMESPACE_ALTER_SET_PROPERTIES:
         detail["set"] = list(action.parse_payload(NamespaceSetPropertiesDef).keys)
     elif action.type == T.NAMESPACE_ALTER_UNSET_PROPERTIES:
@@ -90,7 +91,6 @@ def action_detail(action: Action) -> dict[str, Any]:
             known = repair.HasField("source_version")
             detail |= {"source": repair.source, "source_version": repair.source_version if known else None}
         detail |= {"named_latest": repair.named_latest} if repair.named_latest else {}
-    definition = action.parse_definition()
     if isinstance(definition, TableDef | ViewDef) and definition.iceberg_metadata_location:
         detail["metadata_location"] = masked(definition.iceberg_metadata_location)
     return detail
