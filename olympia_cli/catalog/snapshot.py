@@ -246,22 +246,19 @@ class Snapshot:
         return search(self.reader, self.root.node, key)
 
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
-        found = self.get(name)
-        if found is None:
-            raise not_found(name, self.version)
-        return cast("CatalogObject[NamespaceDef]", found)
+        return cast("CatalogObject[NamespaceDef]", self._existing(name))
 
     def table(self, name: TableName) -> CatalogObject[TableDef]:
-        found = self.get(name)
-        if found is None:
-            raise not_found(name, self.version)
-        return cast("CatalogObject[TableDef]", found)
+        return cast("CatalogObject[TableDef]", self._existing(name))
 
     def view(self, name: ViewName) -> CatalogObject[ViewDef]:
+        return cast("CatalogObject[ViewDef]", self._existing(name))
+
+    def _existing(self, name: ObjectName) -> CatalogObject[ObjectDefinition]:
         found = self.get(name)
         if found is None:
             raise not_found(name, self.version)
-        return cast("CatalogObject[ViewDef]", found)
+        return found
 
     def get(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
         """Return the object with its definition, or None."""
