@@ -241,13 +241,12 @@ def salvage_shown(
     message: str,
 ) -> int:
     from olympia_cli.cli.output.fsck import print_report
-    from olympia_cli.ops.repair import describe_salvage
 
     if session.output is not Output.JSON:
         print_report(session, fsck_report)
     report = salvage(session, destination, dry_run=dry_run, message=message)
     if session.output is Output.JSON:
-        print_report(session, fsck_report, commands, more={"salvage": {**describe_salvage(report), "dry_run": dry_run}})
+        print_report(session, fsck_report, commands, more={"salvage": {**report.describe(), "dry_run": dry_run}})
     return 0 if report.complete else 3
 
 
@@ -315,9 +314,7 @@ def _say_some(session: Session, lines: Sequence[str], *, is_problem: bool = Fals
 
 
 def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dict[str, Any]:
-    from olympia_cli.ops.repair import describe_plan
-
-    return {**describe_plan(plan), "dry_run": dry_run, "version": version}
+    return {**plan.describe(), "dry_run": dry_run, "version": version}
 
 
 def salvage(session: Session, destination: str, *, dry_run: bool, message: str) -> SalvageReport:

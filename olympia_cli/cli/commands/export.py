@@ -458,19 +458,17 @@ def check_java(reader: str, scope: Scope, expires: str | None, word: EngineWord)
 
 
 def copy_for_java(session: Session, dest: Store, name: str, reference: Reference | None) -> None:
-    from olympia_cli.ops.export import create_java_copy, describe_java_copy
+    from olympia_cli.ops.export import create_java_copy
 
     with session.progress() as progress:
         copy = create_java_copy(session.catalog, dest, name, at=reference, progress=progress)
     size = f"{plural(copy.count.files, 'file')}, {plural(copy.count.bytes, 'byte')}"
     text = f"v{copy.version}  copied v{copy.at_version} to {copy.location} for the Java SDK: {size}"
-    render.outcome(session, describe_java_copy(copy), text)
+    render.outcome(session, copy.describe(), text)
 
 
 def render_exported(session: Session, export: Exported) -> None:
-    from olympia_cli.ops.export import describe_exported
-
     note = export.note
     size = f"{plural(export.count.files, 'file')}, {plural(export.count.bytes, 'byte')}"
     text = f"v{export.version}  exported v{note.version} as {note.name} to {export.location}: {size}"
-    render.outcome(session, describe_exported(export), text)
+    render.outcome(session, export.describe(), text)

@@ -314,7 +314,7 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
     terminal, long names of metadata files are shortened; -o wide shows them in full.
     """
     from olympia_cli.cli.output.log import age, short_location
-    from olympia_cli.ops.inspect import describe_revision, history
+    from olympia_cli.ops.inspect import history
 
     session = Session(ctx)
     table = session.table_name(name)
@@ -335,7 +335,7 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
     def rows() -> list[dict[str, object]]:
         table_rows = []
         for revision in revisions:
-            values = describe_revision(revision)
+            values = revision.describe()
             location = values.get("metadata_location") or ""
             table_rows.append(
                 {
@@ -350,7 +350,7 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
         return table_rows
 
     if session.output.value in ("json", "jsonl"):
-        values = [describe_revision(revision) for revision in revisions]
+        values = [revision.describe() for revision in revisions]
         render.records(session, "revisions", [], values, head={"version": snapshot.version})
         return
     columns = [

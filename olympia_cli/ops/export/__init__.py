@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.export.export import Exported, create_export, describe_exported, resume_export
+    from olympia_cli.ops.export.export import Exported, create_export, resume_export
     from olympia_cli.ops.export.files import (
         CopyFiles,
         ExportFiles,
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         resume_words,
         scope,
     )
-    from olympia_cli.ops.export.java_copy import create_java_copy, describe_java_copy
+    from olympia_cli.ops.export.java_copy import create_java_copy
     from olympia_cli.ops.export.records import (
         BY_HAND,
         check_apart,
@@ -46,8 +46,6 @@ __all__ = [
     "create_export",
     "create_java_copy",
     "delete_files",
-    "describe_exported",
-    "describe_java_copy",
     "drop_export",
     "forget_unfinished",
     "list_exports",

@@ -333,6 +333,20 @@ class Report:
     def count(self, severity: Severity) -> int:
         return sum(finding.severity is severity for finding in self.findings)
 
+    def describe(self) -> dict[str, Any]:
+        """Return the report in its JSON form."""
+        return {
+            "level": str(self.level),
+            "version": self.version,
+            "checked": self.checked,
+            "findings": [describe_finding(finding) for finding in self.findings],
+            "damaged": self.damaged,
+            "complete": self.complete,
+            "last_sound_version": self.last_sound_version,
+            "definitions": self.definitions,
+            "not_read": [{"what": what, "option": option} for what, option in not_read(self)],
+        }
+
 
 def not_read(report: Report) -> list[tuple[str, str]]:
     """Return the parts of the catalog that were not checked, with the option that checks them."""
@@ -345,18 +359,3 @@ def not_read(report: Report) -> list[tuple[str, str]]:
         ("other versions", "--all-versions", depth >= STRUCTURE and report.checked["versions"] < kept),
     ]
     return [(what, option) for what, option, is_left in parts if is_left]
-
-
-def describe_report(report: Report) -> dict[str, Any]:
-    """Return the report in its JSON form."""
-    return {
-        "level": str(report.level),
-        "version": report.version,
-        "checked": report.checked,
-        "findings": [describe_finding(finding) for finding in report.findings],
-        "damaged": report.damaged,
-        "complete": report.complete,
-        "last_sound_version": report.last_sound_version,
-        "definitions": report.definitions,
-        "not_read": [{"what": what, "option": option} for what, option in not_read(report)],
-    }

@@ -6,10 +6,11 @@ from array import array
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 
+from olympia_cli.catalog.replay import moved, replay
+from olympia_cli.format.actions import Action
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
-from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.actions import follow_names
+from olympia_cli.names import NamespaceName, ObjectName
 from olympia_cli.ops.fsck.definitions import NO_ID, Definitions
 from olympia_cli.ops.fsck.findings import Ranges, inside, merge
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph, read_node
@@ -399,3 +400,29 @@ def _nearest(versions: Ranges, candidates: Sequence[int]) -> list[int]:
     older = [version for version in free if version <= last]
     steps = [older[-(1 << at)] for at in range(TRIES) if 1 << at <= len(older)]
     return [*steps[:1], *reversed(newer), *steps[1:]]
+
+
+def follow_names(names: set[ObjectName], actions: Iterable[Action]) -> set[ObjectName]:
+    """Return the names after the actions, as far as they can be followed."""
+    followed = _Names(names)
+    for action in actions:
+        replay(action, followed)
+    return followed.names
+
+
+@dataclass(slots=True)
+class _Names:
+    """A part of a version's names. A dropped or renamed namespace takes its known names along."""
+
+    names: set[ObjectName]
+
+    def put(self, name: ObjectName, definition: bytes) -> None:
+        self.names.add(name)
+
+    def drop(self, name: ObjectName) -> None:
+        self.names.discard(name)
+        if isinstance(name, NamespaceName):
+            self.names = {other for other in self.names if other.namespace != name.namespace}
+
+    def move(self, old: ObjectName, new: ObjectName, definition: bytes) -> None:
+        self.names = {moved(name, old, new) for name in self.names} | {new}

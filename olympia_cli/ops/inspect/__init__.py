@@ -15,7 +15,6 @@ if TYPE_CHECKING:
         alter_payload,
         changed_fields,
         changes_of,
-        describe_change,
         diff,
         follow,
         last_changes,
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     )
     from olympia_cli.ops.inspect.node_dump import KeyTarget, NodeDump, PivotRow, compact_key, dump_node, read_target
     from olympia_cli.ops.inspect.node_target import NodeBytes, find_root
-    from olympia_cli.ops.inspect.revisions import describe_revision, history
+    from olympia_cli.ops.inspect.revisions import history
     from olympia_cli.ops.inspect.shape import Shape, TreeNode, Way, follow_key, tree_shape
     from olympia_cli.ops.inspect.transactions import count_staged, describe_saved, list_transactions, show_transaction
 
@@ -60,11 +59,9 @@ __all__ = [
     "count_staged",
     "describe_action",
     "describe_actions",
-    "describe_change",
     "describe_name",
     "describe_object",
     "describe_properties",
-    "describe_revision",
     "describe_saved",
     "diff",
     "dump_node",

@@ -10,18 +10,21 @@ from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.ops.repair.advice import Places, advise
-    from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport, describe_plan, describe_salvage
     from olympia_cli.ops.repair.promote import (
         PromotePlan,
         apply_promotion,
         describe_forget,
-        describe_promotion,
         open_copy,
         plan_forget,
         plan_promotion,
     )
-    from olympia_cli.ops.repair.repair import Prefer, apply_repair, plan_repair
-    from olympia_cli.ops.repair.salvage import check_free, salvage_catalog, salvage_source
+    from olympia_cli.ops.repair.repair import Prefer, RepairPlan, RepairStep, apply_repair, plan_repair
+    from olympia_cli.ops.repair.salvage import (
+        SalvageReport,
+        check_free,
+        salvage_catalog,
+        salvage_source,
+    )
 
 __all__ = [
     "Places",
@@ -35,9 +38,6 @@ __all__ = [
     "apply_repair",
     "check_free",
     "describe_forget",
-    "describe_plan",
-    "describe_promotion",
-    "describe_salvage",
     "open_copy",
     "plan_forget",
     "plan_promotion",

@@ -45,9 +45,8 @@ from olympia_cli.ops.fsck import (
 from olympia_cli.ops.inspect import diff, history, last_changes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import MOST_VERSIONS
-from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
-from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import plan_salvage, salvaged_from
+from olympia_cli.ops.repair.repair import RepairPlan, RepairStep, plan_repair
+from olympia_cli.ops.repair.salvage import SalvageReport, plan_salvage, salvaged_from
 from olympia_cli.storage.protocol import Store
 
 MOST_NODES = 2000

@@ -57,7 +57,7 @@ from olympia_cli.names import AtVersion, ObjectName, time_text
 from olympia_cli.ops.expire import Floors, MarkPlan, Planner, Policy
 from olympia_cli.ops.export import ExportFiles, check_apart, read_note, verify_export
 from olympia_cli.ops.fsck import Finding, FsckRequest, Level, fsck, list_versions, of_the_past, true_oldest
-from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of, describe_change
+from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
@@ -202,6 +202,27 @@ class PromotePlan:
     @property
     def exports(self) -> list[str]:
         return list(read_exports(self.catalog))
+
+    def describe(self) -> dict[str, Any]:
+        aside = range(self.first, self.version)
+        return {
+            "version": self.version,
+            "copy": self.copy.uri,
+            "copy_version": self.copy.snapshot.version,
+            "in_place": self.is_done,
+            "objects": self.objects,
+            "changes": [change.describe() for change in self.changes],
+            "loses": len(self.loses),
+            "not_compared": list(self.unread),
+            "definitions": self.definitions,
+            "bytes": self.bytes,
+            "kept_aside": {"first": aside[0], "last": aside[-1]} if aside else None,
+            "lost_versions": self.lost,
+            "passed_versions": list(range(self.version + 1, self.promotion.through + 1)),
+            "exports": self.exports,
+            "transactions": list(self.transactions),
+            "stays_in_copy": self.in_copy,
+        }
 
 
 @failures_pass()
@@ -498,28 +519,6 @@ class _Content:
                 shared = here.get(path) == data and check_digest(data, path) is Digest.VERIFIED
                 yield key, path if shared else NewDefinition(name, definitions.body(found.definition))
             self.progress.advance(len(batch))
-
-
-def describe_promotion(plan: PromotePlan) -> dict[str, Any]:
-    aside = range(plan.first, plan.version)
-    return {
-        "version": plan.version,
-        "copy": plan.copy.uri,
-        "copy_version": plan.copy.snapshot.version,
-        "in_place": plan.is_done,
-        "objects": plan.objects,
-        "changes": [describe_change(change) for change in plan.changes],
-        "loses": len(plan.loses),
-        "not_compared": list(plan.unread),
-        "definitions": plan.definitions,
-        "bytes": plan.bytes,
-        "kept_aside": {"first": aside[0], "last": aside[-1]} if aside else None,
-        "lost_versions": plan.lost,
-        "passed_versions": list(range(plan.version + 1, plan.promotion.through + 1)),
-        "exports": plan.exports,
-        "transactions": list(plan.transactions),
-        "stays_in_copy": plan.in_copy,
-    }
 
 
 # Letting the former catalog go

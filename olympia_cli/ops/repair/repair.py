@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author, written_by_java
@@ -25,24 +25,119 @@ from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, OLDEST, aside_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind
+from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.fsck import (
     SALVAGE,
     ChainRoot,
     LatestVersion,
     begins_as_export,
+    describe_object_name,
     latest_ahead,
     list_versions,
     replaceable,
     true_oldest,
 )
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.repair.content import Content, FormerCatalog, is_same, newest_catalog, put_together
+from olympia_cli.ops.repair.content import (
+    Content,
+    FormerCatalog,
+    LostRange,
+    is_same,
+    name_order,
+    newest_catalog,
+    put_together,
+)
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.holes import read_range
-from olympia_cli.ops.repair.plan import NO_COST, Aside, RepairPlan, RepairStep, name_order
 from olympia_cli.ops.walk import failures_pass
 from olympia_cli.storage.protocol import Store
+
+# The plan of a repair, as values with their JSON forms.
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """A step of a repair: `set aside`, `hint latest`, `hint oldest`, `rollback` or `rebuild`.
+
+    `loses` are the objects that are missing afterwards, `reverts` those that return to an older state. `lost_ranges`
+    are ranges of keys with possible losses. `details` describe the damage, and the sources of the rest, line by line.
+    """
+
+    kind: str
+    text: str
+    loses: tuple[ObjectName, ...] = ()
+    reverts: tuple[ObjectName, ...] = ()
+    lost_ranges: tuple[LostRange, ...] = ()
+    details: tuple[str, ...] = ()
+    returns: tuple[ObjectName, ...] = ()
+    """The objects of `reverts` that do not exist now."""
+    doubtful: tuple[ObjectName, ...] = ()
+    """The objects that are known only from leftover files."""
+    objects: int = 0
+    """The number of objects afterwards. A `rollback` counts no object that it returns to an older state."""
+
+    @property
+    def cost(self) -> tuple[bool, int, int]:
+        """The loss, for comparisons. A range of unknown content weighs most."""
+        unknown = any(lost.as_of is None for lost in self.lost_ranges)
+        return unknown, len(self.loses) + len(self.reverts), len(self.lost_ranges)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "loses": [describe_object_name(name) for name in self.loses],
+            "reverts": [describe_object_name(name) for name in self.reverts],
+            "lost_ranges": [lost.describe() for lost in self.lost_ranges],
+            "details": list(self.details),
+            "doubtful": [describe_object_name(name) for name in self.doubtful],
+        }
+
+
+NO_COST = (False, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A file to be moved: its path, the path of its copy, and its content."""
+
+    path: str
+    copy_path: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """The steps of a repair of the version `head`, and the alternatives."""
+
+    uri: str
+    head: int
+    steps: tuple[RepairStep, ...] = ()
+    alternatives: tuple[RepairStep, ...] = ()
+    unmended: tuple[str, ...] = ()
+    """Damage that no repair can fix."""
+    repair: Repair | None = None
+    hints: tuple[tuple[str, int], ...] = ()
+    """The hints to write, each with its version."""
+    asides: tuple[Aside, ...] = ()
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return not self.steps
+
+    @property
+    def loses(self) -> tuple[ObjectName, ...]:
+        return tuple(name for step in self.steps for name in step.loses)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "head": self.head,
+            "nothing_to_do": self.nothing_to_do,
+            "steps": [step.describe() for step in self.steps],
+            "alternatives": [step.describe() for step in self.alternatives],
+            "unmended": list(self.unmended),
+        }
+
 
 # The repair of the hints.
 

@@ -20,8 +20,7 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, Scope
 from olympia_cli.ops.fsck import Level
-from olympia_cli.ops.repair.plan import RepairPlan
-from olympia_cli.ops.repair.repair import apply_repair, plan_repair
+from olympia_cli.ops.repair.repair import RepairPlan, apply_repair, plan_repair
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import expire
 from tests.helpers.damage import cut_behind_id, flipped

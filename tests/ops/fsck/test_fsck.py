@@ -30,7 +30,6 @@ from olympia_cli.ops.fsck import (
     Level,
     Severity,
     describe_finding,
-    describe_report,
     finding,
     merge,
     note_fsck,
@@ -594,7 +593,7 @@ def test_the_report_of_a_run_can_be_kept(store):
     note_fsck(store, report, clock, False)
     record = json.loads(store.read("ops/last-fsck.json"))
     assert (record["damaged"], record["level"], record["version"], record["errors"]) == (False, "structure", 4, 0)
-    json.dumps(describe_report(report))
+    json.dumps(report.describe())
 
 
 def test_fsck_reports_its_progress(store):

@@ -21,8 +21,7 @@ from olympia_cli.format.pb.actions_pb2 import RepairDef
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.repair.advice import Places, advise
-from olympia_cli.ops.repair.plan import RepairPlan
-from olympia_cli.ops.repair.repair import apply_repair, plan_repair
+from olympia_cli.ops.repair.repair import RepairPlan, apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import plan_salvage
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import ALL, Between, FileInfo, Store

@@ -35,8 +35,7 @@ from olympia_cli.ops.expire import undo
 from olympia_cli.ops.fsck import Level, Severity
 from olympia_cli.ops.repair.content import put_together
 from olympia_cli.ops.repair.files import ReadNode, RepairFiles
-from olympia_cli.ops.repair.plan import RepairPlan, describe_plan
-from olympia_cli.ops.repair.repair import apply_repair, plan_repair
+from olympia_cli.ops.repair.repair import RepairPlan, apply_repair, plan_repair
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
@@ -101,7 +100,7 @@ def plan(store: Store, **how: Any) -> RepairPlan:
     before = files_of(store)
     made = plan_repair(store, **how)
     assert files_of(store) == before
-    describe_plan(made)
+    made.describe()
     return made
 
 

@@ -12,9 +12,8 @@ from olympia_cli.errors import CatalogNotFound, InvalidLocation, LocationNotEmpt
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.ops.inspect import log_between
-from olympia_cli.ops.repair.plan import SalvageReport, describe_salvage
 from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import salvage_catalog
+from olympia_cli.ops.repair.salvage import SalvageReport, salvage_catalog
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
@@ -72,7 +71,7 @@ def save(store: Store, dest: Store) -> SalvageReport:
     assert files_of(store) == before
     assert report.objects == len(contents(dest)) == sum(report.origins.values()) + _made_anew(report)
     assert plan_repair(dest).nothing_to_do
-    describe_salvage(report)
+    report.describe()
     return report
 
 
