@@ -21,6 +21,7 @@ from olympia_cli.errors import OlympiaError
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion, Kind, ObjectName
 from olympia_cli.ops.expire import undo
+from olympia_cli.ops.repair.promote import apply_promotion, open_copy, plan_promotion
 from olympia_cli.ops.repair.repair import Prefer, apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import salvage
 from olympia_cli.storage import memory
@@ -114,6 +115,16 @@ def exported() -> MemoryStore:
     return store
 
 
+def exported_long_ago() -> MemoryStore:
+    """All versions before the last one are purged, also that of the export's record."""
+    store = filled()
+    olympia("export", "create", "full", "--dest", f"{URI}-full").ok()
+    one_more(store)
+    olympia("expire", "--keep-last", "1", "--older-than", "0s", "--grace", "0s", "--offline", "--yes").ok()
+    olympia("expire", "purge", "--offline", "--yes").ok()
+    return store
+
+
 def transactions() -> MemoryStore:
     """The latest version is that of a distributed transaction, and another is open."""
     store = filled()
@@ -188,7 +199,7 @@ def roles(store: Store) -> Iterator[tuple[str, str]]:
             yield "pin", pin
 
 
-SCENES = (filled, marked, purged, exported, transactions, repaired, in_a_root)
+SCENES = (filled, marked, purged, exported, exported_long_ago, transactions, repaired, in_a_root)
 
 
 @cache
@@ -255,6 +266,17 @@ CASES: dict[Callable[[], MemoryStore], list[tuple[Damage, ...]]] = {
         (("flipped", "root"), ("missing", "leaf")),
         (("empty", "pin"), ("missing", "table")),
         (("zeros", "catalog"),),
+        (("missing", "table"), ("missing", "view")),
+        (("missing", "older root"), ("missing", "table")),
+    ],
+    exported_long_ago: [
+        (("missing", "table"),),
+        (("missing", "leaf"),),
+        (("missing", "inner"), ("missing", "last inner")),
+        (("missing", "inner"), ("missing", "last inner"), ("missing", "table"), ("missing", "view")),
+        (("missing", "root"),),
+        (("empty", "root"), ("missing", "leaf"), ("missing", "table")),
+        (("missing", "root"), ("missing", "root before"), ("missing", "table")),
     ],
     transactions: [
         (("missing", "root"),),
@@ -345,15 +367,29 @@ def others(before: Scene, damaged: Files) -> Iterator[tuple[str, Kept]]:
         undo(Catalog(store))
         return store
 
+    def promoted(store: MemoryStore) -> Store:
+        clock = Catalog(store).clock
+        copy = open_copy(memory._shared[f"{NAME}-full"], store, clock)
+        apply_promotion(plan_promotion(store, copy, clock), clock, AUTHOR)
+        return store
+
+    def repaired_and_imported(store: MemoryStore) -> Store:
+        olympia("fsck", "--repair", "--yes").ok()
+        run_here("-c", URI, "import", "olympia", f"{URI}-full").ok()
+        return store
+
     commands: dict[str, Callable[[MemoryStore], Store]] = {
         "nothing": lambda store: store,
         "salvage": save,
         "expire undo": bring_back,
+        "promote the export": promoted,
+        "repair and import": repaired_and_imported,
         **{f"repair {prefer}": repair(prefer) for prefer in ("auto", "rebuild", "rollback")},  # type: ignore[arg-type]
         **{f"rollback {version}": roll_back(version) for version in sorted(before.history)[-4:]},
     }
     for name, command in commands.items():
-        with suppress(OlympiaError):
+        # a copy that is not there, or a repair that is refused
+        with suppress(OlympiaError, KeyError, AssertionError):
             yield name, kept(before, command(place(damaged, before.beside)))
 
 
@@ -381,9 +417,13 @@ def test_no_other_command_keeps_more(make: Callable[[], MemoryStore], damage: tu
         assert len(losses) < MOST_COMMANDS, commands
         first = commands[0]["command"]
         asks = {"--repair", "promote", "rollback"} & set(first)
-        done = run_here(*first[1:], *(["--yes"] if asks else []))
+        done = run_here(*first[1:], *(["--yes"] if asks else []), *(["--json"] if "fsck" in first else []))
         assert done.exit_code == 0 or (done.exit_code == 3 and "--salvage" in first), (first, done.stderr)
         losses.append(commands[0]["loses"])
+        # the repair of a catalog names what brings the rest
+        for then in done.json["next"] if "--repair" in first else []:
+            if "import" in then["command"]:
+                run_here(*then["command"][1:]).ok()
     assert olympia("fsck", "--level", "full", "--json").exit_code == 0
     mended = memory._shared[NAME]
     after, now = kept(before, mended), objects(mended)
