@@ -136,6 +136,38 @@ def test_a_rebuilt_copy(run, lake, tmp_path):
     run("-c", lake, "fsck", "--level", "full", "--all-versions").ok()
 
 
+def test_where_no_root_was_left_expire_takes_nothing_until_forget(run, lake, tmp_path):
+    run("-c", lake, "export", "create", "old", "--dest", tmp_path / "copy", "--at", "v4").ok()
+    store = LocalStore(lake)
+    store.delete_many([file.path for file in store.list("vn/")])
+    left = {file.path for folder in ("def/", "node/") for file in store.list(folder)}
+    promoted = run("-c", lake, "promote", tmp_path / "copy", "--yes").ok()
+    plan = promoted.stderr.splitlines()
+    assert "keep    all nodes and definitions that are left, until promote --forget" in plan
+    assert any(line.startswith("stop    all writers first: no file names the last version") for line in plan)
+    assert "promote --forget" in plan[-1]
+    everything = ("--grace", "0s", "--quarantine", "0s", "--older-than", "0s", "--keep-last", "1")
+    for _ in range(2):
+        run("-c", lake, "expire", *everything, "--offline", "--yes").ok()
+        run("-c", lake, "expire", "purge", "--offline", "--yes").ok()
+        assert left <= {file.path for folder in ("def/", "node/") for file in store.list(folder)}
+    check_catalog(store, all_versions=False)
+    run("-c", lake, "promote", "--forget", "--offline", "--yes").ok()
+    run("-c", lake, "expire", *everything, "--offline", "--yes").ok()
+    run("-c", lake, "expire", "purge", "--offline", "--yes").ok()
+    assert left.isdisjoint(file.path for folder in ("def/", "node/") for file in store.list(folder))
+    assert names(run, lake) == ["t2", "t3", "t4"]
+    run("-c", lake, "fsck", "--level", "full", "--all-versions").ok()
+
+
+def test_a_hint_names_the_last_version_so_writers_need_not_stop(run, lake, tmp_path):
+    run("-c", lake, "export", "create", "old", "--dest", tmp_path / "copy").ok()
+    store = LocalStore(lake)
+    store.delete_many([file.path for file in store.list("vn/") if file.path != LATEST])
+    planned = run("-c", lake, "promote", tmp_path / "copy", "--dry-run", "--json").ok().json
+    assert (planned["stop_writers"], planned["version"]) == (False, LAST + 2)
+
+
 def test_a_copy_that_holds_data_of_its_own_must_stay(run, lake, tmp_path):
     copy = tmp_path / "my copy"
     run("-c", lake, "fsck", "--salvage", copy).ok()

@@ -192,6 +192,8 @@ class PromotePlan:
     """The number of tables and views with metadata at the copy's own location."""
     transactions: tuple[str, ...] = ()
     """Open transactions, which can no longer be committed."""
+    stop_writers: bool = False
+    """True if no file names the number of the last version. Then a writer of the former catalog could still commit."""
     not_before_millis: int = 0
 
     @property
@@ -256,6 +258,7 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
         definitions=sum(path not in live for _, path in copy.entries()),
         bytes=sum(size for path, size in comparison.sizes.items() if path not in live),
         in_copy=comparison.in_copy,
+        stop_writers=not versions and hints.latest is None,
         transactions=tuple(saved.id for saved in transactions if saved.state(clock) is State.OPEN),
         not_before_millis=_newest_time(files, gathered.versions),
     )
@@ -309,7 +312,8 @@ def _next_numbers(versions: Sequence[int], hints: Hints, transactions: Sequence[
     numbers = [hints.latest, hints.oldest, *(saved.began_at_version for saved in transactions)]
     named = max((number for number in numbers if number is not None and number < MAX_VERSION - NEAR), default=-1)
     if not versions:
-        return Promotion(named + 1, named + 1)
+        # at least one version is kept aside: as long as it is, no expire takes the files that are left
+        return Promotion(max(named, 0) + 1, max(named, 0) + 1)
     version = versions[-1] + 1
     # a hint far ahead is garbage that happens to be a number
     return Promotion(version, max(version, named + 1) if named <= versions[-1] + NEAR else version)
@@ -540,6 +544,7 @@ def describe_promotion(plan: PromotePlan) -> dict[str, Any]:
         "exports": plan.exports,
         "transactions": list(plan.transactions),
         "stays_in_copy": plan.in_copy,
+        "stop_writers": plan.stop_writers,
     }
 
 
