@@ -101,6 +101,22 @@ def marked() -> MemoryStore:
     return store
 
 
+def altered() -> MemoryStore:
+    """The latest version changed the definition of the catalog, which no log of an older version has."""
+    store = filled()
+    olympia("expire", "--keep-last", "3", "--older-than", "0s", "--grace", "0s", "--offline", "--yes").ok()
+    olympia("catalog", "alter", "--set", "k=v").ok()
+    return store
+
+
+def undone() -> MemoryStore:
+    """The latest version brought all versions back from quarantine."""
+    store = filled()
+    olympia("expire", "--keep-last", "3", "--older-than", "0s", "--grace", "0s", "--offline", "--yes").ok()
+    olympia("expire", "undo", "--yes").ok()
+    return store
+
+
 def purged() -> MemoryStore:
     store = marked()
     olympia("expire", "purge", "--offline", "--yes").ok()
@@ -199,7 +215,16 @@ def roles(store: Store) -> Iterator[tuple[str, str]]:
             yield "pin", pin
 
 
-SCENES = (filled, marked, purged, exported, exported_long_ago, transactions, repaired, in_a_root)
+SCENES = (filled, marked, altered, undone, purged, exported, exported_long_ago, transactions, repaired, in_a_root)
+
+
+def out_of_quarantine(store: Store) -> MemoryStore:
+    """A copy of the store where an undo has brought back what it can."""
+    assert isinstance(store, MemoryStore)
+    copy = MemoryStore(files=dict(store._files))
+    with suppress(OlympiaError):
+        undo(Catalog(copy))
+    return copy
 
 
 @cache
@@ -207,9 +232,10 @@ def scene(make: Callable[[], MemoryStore]) -> Scene:
     store = make()
     beside = {name: dict(other._files) for name, other in memory._shared.items() if name != NAME}
     history = {}
+    there = out_of_quarantine(store)
     for version in range(Catalog(store).snapshot().version):
         with suppress(OlympiaError):
-            history[version] = objects(store, version)
+            history[version] = objects(there, version)
     return Scene(dict(store._files), beside, objects(store), history, dict(roles(store)))
 
 
@@ -252,6 +278,17 @@ CASES: dict[Callable[[], MemoryStore], list[tuple[Damage, ...]]] = {
         (("missing", "first root"),),
         (("exchanged", "root", "older root"),),
         (("exchanged", "leaf", "inner"), ("missing", "table"), ("empty", "root before")),
+    ],
+    altered: [
+        (("missing", "root"),),
+        (("empty", "root"),),
+        (("empty", "root"), ("missing", "hint")),
+        (("missing", "root"), ("missing", "catalog")),
+    ],
+    undone: [
+        (("missing", "root"),),
+        (("empty", "root"),),
+        (("truncated", "root"), ("missing", "catalog")),
     ],
     purged: [
         (("truncated", "root"),),
@@ -319,7 +356,9 @@ def do(store: Store, paths: dict[str, str], how: str, role: str, other: str = ""
 
 
 class Kept(NamedTuple):
-    """The more the better, the first first. `strangers` are objects that were not there."""
+    """The more the better, the first first. `strangers` are objects that were not there. Versions in quarantine count,
+    if an undo brings them back.
+    """
 
     objects: int = -1
     minus_strangers: int = 0
@@ -332,10 +371,10 @@ def kept(before: Scene, store: Store) -> Kept:
         now, definition = objects(store), Catalog(store).snapshot().definition
     except OlympiaError:
         return Kept()
-    versions = 0
+    versions, there = 0, out_of_quarantine(store)
     for version, content in before.history.items():
         with suppress(OlympiaError):
-            versions += objects(store, version) == content
+            versions += objects(there, version) == content
     same = sum(now.get(name) == found for name, found in before.truth.items())
     return Kept(same, -len(now.keys() - before.truth.keys()), versions, len(read_exports(definition)))
 
@@ -373,6 +412,12 @@ def others(before: Scene, damaged: Files) -> Iterator[tuple[str, Kept]]:
         apply_promotion(plan_promotion(store, copy, clock), clock, AUTHOR)
         return store
 
+    def saved_and_promoted(store: MemoryStore) -> Store:
+        clock, copy = Catalog(store).clock, MemoryStore("new")
+        salvage(store, copy, clock, AUTHOR)
+        apply_promotion(plan_promotion(store, open_copy(copy, store, clock), clock), clock, AUTHOR)
+        return store
+
     def repaired_and_imported(store: MemoryStore) -> Store:
         olympia("fsck", "--repair", "--yes").ok()
         run_here("-c", URI, "import", "olympia", f"{URI}-full").ok()
@@ -381,6 +426,7 @@ def others(before: Scene, damaged: Files) -> Iterator[tuple[str, Kept]]:
     commands: dict[str, Callable[[MemoryStore], Store]] = {
         "nothing": lambda store: store,
         "salvage": save,
+        "salvage and promote": saved_and_promoted,
         "expire undo": bring_back,
         "promote the export": promoted,
         "repair and import": repaired_and_imported,

@@ -130,6 +130,8 @@ def _show(session: Session, plan: PromotePlan) -> None:
     if plan.loses:
         lost = plural(len(plan.loses), "object")
         session.say(f"lose    {lost} that can be read here: missing or different in the copy")
+    if plan.leaves_versions:
+        session.say(f"lose    {plural(plan.leaves_versions, 'version')} in quarantine: no undo can bring them back")
     copied = f"{plural(plan.definitions, 'definition')}, {size(plan.bytes)}"
     session.say(f"copy    {copied}; the nodes are rewritten")
     if plan.lost:

@@ -202,10 +202,13 @@ def _planned(
         advice, exports = _exports(store, opens, progress) if _lost(plan.steps) != 0 else ([], [])
         yield from advice
         objects = sum(step.objects for step in plan.steps)
-        first = Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan), objects=objects)
+        left = plan.leaves_versions
+        first = Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan), left, objects=objects)
         yield _with_import(first, plan.repair, exports)
         for step in plan.alternatives:
-            other = Advice((*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text, objects=step.objects)
+            other = Advice(
+                (*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text, left, objects=step.objects
+            )
             prefer: Prefer = "rollback" if step.kind == "rollback" else "rebuild"
             yield _with_import(other, plan_repair(store, prefer=prefer).repair if exports else None, exports)
         if any(step.lost_ranges for step in plan.steps):

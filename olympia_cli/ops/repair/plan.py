@@ -65,6 +65,8 @@ class RepairPlan:
     hints: tuple[tuple[str, int], ...] = ()
     """The hints to write, each with its version."""
     asides: tuple[Aside, ...] = ()
+    leaves_versions: int = 0
+    """The number of versions in quarantine that no undo can bring back afterwards."""
 
     @property
     def nothing_to_do(self) -> bool:
@@ -111,6 +113,7 @@ def describe_plan(plan: RepairPlan) -> dict[str, Any]:
         "steps": [describe_step(step) for step in plan.steps],
         "alternatives": [describe_step(step) for step in plan.alternatives],
         "unmended": list(plan.unmended),
+        "leaves_versions": plan.leaves_versions,
     }
 
 

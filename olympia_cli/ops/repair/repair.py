@@ -16,7 +16,14 @@ from typing import Literal
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author, written_by_java
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
-from olympia_cli.catalog.retained import keep_protection, lost_versions, purged_before, write_quarantine
+from olympia_cli.catalog.retained import (
+    QuarantineMark,
+    keep_protection,
+    lost_versions,
+    purged_before,
+    read_quarantine,
+    write_quarantine,
+)
 from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before, marked_oldest
 from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints, what_remains
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone, PathMissing, Refused
@@ -171,20 +178,22 @@ def plan_repair(
         if catalog.path is None:
             origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
-    catalog = _settled(catalog, every, versions[0], hints)
+    catalog, quarantine = _settled(store, catalog, every, versions[0], hints)
     # if two objects have one id, a person must decide which of them stays
     damaged = last_lost is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
     aside_steps, asides = plan_aside(latest.chain.strays, head)
     steps, unmended = (*aside_steps, *hint_steps), (*content.unmended, *stays)
     plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
+    plan = replace(plan, leaves_versions=len(quarantine.lost) if damaged else 0)
     if not damaged:
         return plan
     problems = [*([latest_ahead(lost)] if lost else []), *errors]
     damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in problems)
     roots = () if content.lost_commits is None else tuple(map(root_path, content.lost_commits.versions))
     answers = tuple(dict.fromkeys([*(error.path for error in errors if error.path), *roots]))
-    mending = _Mending(files, versions, latest, catalog, content, damage, lost[-1] if lost else None, answers)
+    ahead = lost[-1] if lost else None
+    mending = _Mending(files, versions, latest, catalog, content, damage, ahead, answers, _rest(quarantine))
     return mending.choose(prefer, alternatives, plan)
 
 
@@ -269,23 +278,59 @@ def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> lis
     return counting
 
 
-def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hints) -> FormerCatalog:
-    """Return the definition. If it is an older one, empty its quarantine, as the files may be purged since.
-
-    This frees no file: the next expire finds the existing ones again.
-    """
+def _settled(
+    store: Store, catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hints
+) -> tuple[FormerCatalog, Quarantine]:
+    """Return the definition and its quarantine. In an older definition, only whole marks stay."""
     if catalog.exact:
-        return catalog
+        return catalog, Quarantine()
     definition = CatalogDef()
     definition.CopyFrom(catalog.definition)
     oldest = expired_before(definition)
     if first - 1 not in every and hints.oldest is not None and hints.oldest >= first:
         # the roots are gone, and by the hint an expire has deleted them
         oldest = max(oldest, first)
+    return replace(catalog, definition=definition), settle_quarantine(store, definition, every, oldest)
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """The versions that `expire undo` can bring back after a repair, and the existing ones that it no longer can."""
+
+    kept: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
+def settle_quarantine(store: Store, definition: CatalogDef, existing: Sequence[int], oldest: int) -> Quarantine:
+    """Keep the marks of an older definition up to version `oldest` if all their roots and manifests exist.
+
+    A later commit, which is lost, may have purged or undone them. A kept mark does no harm: an undo reads the
+    quarantine before it brings anything back, and a purge checks again that no version needs a file. Files of forgotten
+    marks stay until the next expire.
+    """
+    kept: list[QuarantineMark] = []
+    versions, purged = set(existing), oldest
+    for mark in reversed(read_quarantine(definition)):
+        resting = range(mark.former_oldest, mark.oldest)
+        if mark.oldest != purged or not versions.issuperset(resting) or not store.exists(mark.manifest):
+            break
+        kept.insert(0, mark)
+        purged = mark.former_oldest
+    before = min((mark.former_oldest for mark in read_quarantine(definition)), default=oldest)
     if oldest:
-        definition.properties[EXPIRE_OLDEST] = definition.properties[EXPIRE_PURGED] = str(oldest)
-    write_quarantine(definition, [])
-    return replace(catalog, definition=definition)
+        definition.properties[EXPIRE_OLDEST], definition.properties[EXPIRE_PURGED] = str(oldest), str(purged)
+    write_quarantine(definition, kept)
+    lost = tuple(version for version in existing if before <= version < purged)
+    return Quarantine(tuple(version for version in existing if purged <= version < oldest), lost)
+
+
+def _rest(quarantine: Quarantine) -> str:
+    """Return what becomes of the versions in quarantine, as the end of a sentence."""
+    kept, lost = (
+        f"v{numbers[0]} to v{numbers[-1]}" if numbers else "" for numbers in (quarantine.kept, quarantine.lost)
+    )
+    stay = f"; {kept} stay in quarantine" if kept else ""
+    return f"{stay}; {lost} leave quarantine, and no undo can bring them back" if lost else stay
 
 
 # Which way
@@ -306,6 +351,8 @@ class _Mending:
     """The version that `vn/latest` names, if it is later than the last root."""
     answers: tuple[str, ...]
     """The damaged files."""
+    rest: str
+    """The end of a sentence about versions in quarantine."""
 
     @property
     def codec(self) -> KeyCodec:
@@ -346,6 +393,7 @@ class _Mending:
         text += f", {len(lost):,} lost" if lost else f", {nothing}"
         if content.lost_keys:
             text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
+        text += self.rest
         stale, doubtful = (tuple(sorted(set(names), key=name_order)) for names in (content.stale, content.doubtful))
         doubts = [f"doubtful: {name.kind.word} {name}: {content.doubtful[name]}" for name in doubtful]
         details, unsure = (*self.damage, *content.notes, *doubts), tuple(content.lost_ranges)
@@ -368,6 +416,7 @@ class _Mending:
         clauses = (_objects(len(loses), "lost"), _objects(len(reverts), f"as v{target} has {{}}"))
         text = (
             f"go back to v{target}, the last sound version: {', '.join(filter(None, clauses)) or 'no object changes'}"
+            f"{self.rest}"
         )
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
         back = tuple(sorted(returns, key=name_order))
