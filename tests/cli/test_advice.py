@@ -356,6 +356,44 @@ def test_a_salvage_that_is_older_than_the_catalog_is_made_again(run, whole, monk
     assert command["command"][-2:] == ["--salvage", f"{SALVAGED}-2"]
 
 
+def test_a_salvage_that_was_changed_since_says_what_it_loses(run, whole, monkeypatch):
+    gap(place(whole, monkeypatch))
+    run("-c", URI, "fsck", "--salvage", SALVAGED).ok()
+    dropped = next(name for name in objects(memory._shared[f"{NAME}-salvaged"]) if name.kind is Kind.TABLE)
+    run("-c", SALVAGED, "table", "drop", str(dropped)).ok()
+    salvage, promote = run("-c", URI, "fsck", "--json").json["next"]
+    assert (salvage["command"][-2:], salvage["loses"]) == (["--salvage", f"{SALVAGED}-2"], 0)
+    assert (promote["command"][-2:], promote["loses"]) == (["promote", SALVAGED], 1)
+    planned = run(*promote["command"][1:], "--dry-run", "--json").ok().json
+    assert planned["loses"] == promote["loses"]
+
+
+@pytest.mark.parametrize("how", ["missing", "flipped"])
+def test_a_salvage_that_is_damaged_since_is_not_promoted(run, whole, monkeypatch, how):
+    gap(place(whole, monkeypatch))
+    run("-c", URI, "fsck", "--salvage", SALVAGED).ok()
+    copy = memory._shared[f"{NAME}-salvaged"]
+    spoil(copy, str(Catalog(copy).snapshot().root.node.children[0]), how)
+    [salvage] = run("-c", URI, "fsck", "--json").json["next"]
+    assert salvage["command"][-2:] == ["--salvage", f"{SALVAGED}-2"]
+
+
+def test_a_salvage_of_another_catalog_at_this_place_is_not_promoted(run, whole, monkeypatch):
+    gap(place(whole, monkeypatch))
+    run("-c", URI, "fsck", "--salvage", SALVAGED).ok()
+    copy = memory._shared[f"{NAME}-salvaged"]
+    other = Catalog.create(MemoryStore(), order=4)
+    for number in range(LAST):
+        with other.transaction() as transaction:
+            transaction.create_namespace(ns(f"n{number}"))
+    monkeypatch.setattr(
+        memory, "_shared", {NAME: MemoryStore(NAME, files=dict(other.store._files)), copy.uri[9:]: copy}
+    )
+    gap(memory._shared[NAME])
+    [salvage] = run("-c", URI, "fsck", "--json").json["next"]
+    assert salvage["command"][-2:] == ["--salvage", f"{SALVAGED}-2"]
+
+
 def test_a_place_with_a_space_is_quoted(run, whole, monkeypatch, tmp_path):
     store = LocalStore(tmp_path / "my catalog", durable=False)
     store.create_many({path: data for path, (data, _) in whole.items()})

@@ -53,6 +53,7 @@ from olympia_cli.ops.repair.copies import (
     OpenStore,
     compare_exports,
     full_exports,
+    plan_copy,
 )
 from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
 from olympia_cli.ops.repair.repair import Prefer, plan_repair
@@ -189,7 +190,7 @@ def _planned(
     try:
         plan = plan_repair(store, alternatives=True, progress=progress)
     except Refused as refused:
-        yield from _salvage(store, refused.message, places(), progress)
+        yield from _salvage(store, refused.message, places(), opens, progress)
         yield from _exports(store, opens, progress)[0]
         return
     except (StorageFailed, StorageDenied) as error:
@@ -212,9 +213,9 @@ def _planned(
             prefer: Prefer = "rollback" if step.kind == "rollback" else "rebuild"
             yield _with_import(other, plan_repair(store, prefer=prefer).repair if exports else None, exports)
         if any(step.lost_ranges for step in plan.steps):
-            yield from _salvage(store, "a repair leaves something open", places(), progress)
+            yield from _salvage(store, "a repair leaves something open", places(), opens, progress)
     elif any(finding.hint == SALVAGE for finding in report.findings):
-        yield from _salvage(store, "a repair does not close a gap", places(), progress)
+        yield from _salvage(store, "a repair does not close a gap", places(), opens, progress)
     else:
         yield from _same_ids(store, report)
         yield from _tables(store, report, data)
@@ -317,7 +318,7 @@ def _why(plan: RepairPlan) -> str:
     return "; ".join([step.text for step in plan.steps] + unsure[:1])
 
 
-def _salvage(store: Store, refused: str, places: Places, progress: Progress) -> Iterator[Advice]:
+def _salvage(store: Store, refused: str, places: Places, opens: OpenStore, progress: Progress) -> Iterator[Advice]:
     words = (*SALVAGE.split()[:-1], places.empty)
     try:
         report = plan_salvage(store, places.empty, progress)
@@ -327,17 +328,36 @@ def _salvage(store: Store, refused: str, places: Places, progress: Progress) -> 
     except Unsupported:
         return
     origin = "what files are left" if report.from_version is None else f"what v{report.from_version} holds"
-    source = Source(store.uri, report.from_version)
-    finished = next((place for place, written_from in places.salvages.items() if written_from == source), None)
-    if finished is not None:
-        why = f"{refused}; a salvage wrote {origin} to {finished}, and this puts it in the catalog's place"
-        yield Advice(("promote", finished), _left_behind(report), why, objects=report.objects)
-        return
+    left, source = _left_behind(report), Source(store.uri, report.from_version)
+    for place in (place for place, written_from in places.salvages.items() if written_from == source):
+        loss = _promoted_salvage(store, place, left, opens, progress)
+        if loss is None:
+            continue
+        why = f"{refused}; a salvage wrote {origin} to {place}, and this puts it in the catalog's place"
+        yield Advice(("promote", place), loss.loses, why, objects=loss.objects)
+        if loss.loses == left:
+            return
     why = (
         f"{refused}; this writes {origin}, {report.objects:,} objects, into a new catalog, which promote puts in place"
     )
     versions, _ = list_versions(store)
-    yield Advice(words, _left_behind(report), why, max(len(versions) - 1, 0), objects=report.objects)
+    yield Advice(words, left, why, max(len(versions) - 1, 0), objects=report.objects)
+
+
+def _promoted_salvage(store: Store, place: str, left: int | None, opens: OpenStore, progress: Progress) -> Loss | None:
+    """Return the loss if a finished salvage takes the catalog's place, or None if it cannot. `left` is the loss of the
+    salvage itself: commits since may have dropped or changed its objects.
+    """
+    try:
+        plan = plan_copy(store, opens(place), progress)
+    except (StorageFailed, StorageDenied):
+        return Loss(None, 0)
+    except OlympiaError:
+        return None
+    copy = plan.copy.snapshot
+    if plan.is_done or copy.definition.id != plan.catalog.id:
+        return None
+    return Loss(None if left is None else left + len(plan.loses), plan.objects - len(plan.loses))
 
 
 def _left_behind(report: SalvageReport) -> int | None:
