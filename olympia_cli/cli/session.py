@@ -446,11 +446,11 @@ class Session:
     def say(self, text: str, *, is_problem: bool = False) -> None:
         """Print a message to stderr. JSON output has none, except with --verbose or --log-format json.
 
-        --quiet prints problems alone: the reasons of the error that follows.
+        --quiet prints problems alone: warnings, and the reasons of the error that follows.
         """
         if self.output in (Output.JSON, Output.JSONL) and not self.verbose and not is_json():
             return
-        if is_problem or not self.quiet:
+        if is_problem or text.startswith("warning: ") or not self.quiet:
             from olympia_cli.cli.output.escape import visible
 
             tell(text if is_json() else visible(text))
