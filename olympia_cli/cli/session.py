@@ -318,9 +318,9 @@ class Session:
         from olympia_cli.format.paths import LAST_FSCK
         from olympia_cli.ops.last_runs import found_damage
 
-        if (time := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
-            when = f" ({time.replace('T', ' ')}Z)" if time else ""
-            self.say(f"warning: fsck found damage in this catalog{when}: see {self.command('fsck')}")
+        if (damage := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
+            when = f" ({damage.finished_at.replace('T', ' ')}Z)" if damage.finished_at else ""
+            self.say(f"warning: fsck found damage in this catalog{when}: see {self.command(damage.words)}")
 
     def _warn_of_dates(self, catalog: Catalog) -> None:
         """Warn of a commit that is dated ahead, because the clock of an earlier commit was ahead."""

@@ -224,6 +224,17 @@ def test_a_commit_says_that_fsck_found_damage(run, lake, tmp_path):
     assert run("-c", lake, "ns", "create", "f").ok().stderr == "", "fsck has looked again"
 
 
+@pytest.mark.parametrize("options", [["--level", "full"], ["--all-versions"], ["--level", "full", "--all-versions"]])
+def test_a_commit_names_the_fsck_that_found_the_damage(run, lake, options):
+    """Only that fsck shows it: the damage is in a definition of an older version, for example."""
+    definition = Catalog(LocalStore(lake)).snapshot().find(table("a.t3"))
+    spoil(LocalStore(lake), str(definition), "flipped")
+    lose_roots(lake, 0)
+    assert run("-c", lake, "fsck", *options).exit_code == 50
+    warned = run("-c", lake, "ns", "create", "c").ok()
+    assert warned.stderr.endswith(f": see olympia -c {lake} fsck {' '.join(options)}\n")
+
+
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"runs": 3}', b'{"runs": [3, null]}', b"[" * 5000])
 def test_a_note_that_is_garbage_warns_of_nothing(run, lake, note):
     LocalStore(lake).overwrite("ops/last-fsck.json", note)
