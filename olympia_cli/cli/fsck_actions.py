@@ -45,6 +45,8 @@ class NextCommand:
             return "its losses are unknown"
         if self.leaves_versions:
             objects = plural(self.loses, "object") if self.loses else "no object"
+            if "--repair" in self.argv:
+                return f"loses {objects} and {plural(self.leaves_versions, 'version')} of history"
             return f"loses {objects}, and leaves {plural(self.leaves_versions, 'older version')} behind"
         return "loses nothing" if not self.loses else f"loses {plural(self.loses, 'object')}"
 

@@ -89,7 +89,7 @@ class Advice:
     loses: int | None
     why: str
     leaves_versions: int = 0
-    """The number of older versions that a new catalog lacks."""
+    """The number of older versions that a new catalog, or the repaired history, lacks."""
     catalog: str | None = None
     objects: int = 0
     """The number of objects afterwards, if it is known and the loss is not."""
@@ -203,12 +203,15 @@ def _planned(
         advice, exports = _exports(store, opens, progress) if _lost(plan.steps) != 0 else ([], [])
         yield from advice
         objects = sum(step.objects for step in plan.steps)
-        left = plan.leaves_versions
-        first = Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan), left, objects=objects)
+        first = Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan), plan.leaves_versions, objects=objects)
         yield _with_import(first, plan.repair, exports)
         for step in plan.alternatives:
             other = Advice(
-                (*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text, left, objects=step.objects
+                (*REPAIR.split(), "--prefer", step.kind),
+                _lost([step]),
+                step.text,
+                step.leaves_versions,
+                objects=step.objects,
             )
             prefer: Prefer = "rollback" if step.kind == "rollback" else "rebuild"
             yield _with_import(other, plan_repair(store, prefer=prefer).repair if exports else None, exports)

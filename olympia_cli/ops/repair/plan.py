@@ -31,6 +31,8 @@ class RepairStep:
     """The objects that are known only from leftover files."""
     objects: int = 0
     """The number of objects afterwards. A `rollback` counts no object that it returns to an older state."""
+    leaves_versions: int = 0
+    """The number of versions that nothing can bring back afterwards: lost ones, and those that leave quarantine."""
 
     @property
     def cost(self) -> tuple[bool, int, int]:
@@ -65,8 +67,10 @@ class RepairPlan:
     hints: tuple[tuple[str, int], ...] = ()
     """The hints to write, each with its version."""
     asides: tuple[Aside, ...] = ()
-    leaves_versions: int = 0
-    """The number of versions in quarantine that no undo can bring back afterwards."""
+
+    @property
+    def leaves_versions(self) -> int:
+        return sum(step.leaves_versions for step in self.steps)
 
     @property
     def nothing_to_do(self) -> bool:
@@ -113,7 +117,6 @@ def describe_plan(plan: RepairPlan) -> dict[str, Any]:
         "steps": [describe_step(step) for step in plan.steps],
         "alternatives": [describe_step(step) for step in plan.alternatives],
         "unmended": list(plan.unmended),
-        "leaves_versions": plan.leaves_versions,
     }
 
 
@@ -126,6 +129,7 @@ def describe_step(step: RepairStep) -> dict[str, Any]:
         "lost_ranges": [describe_range(lost) for lost in step.lost_ranges],
         "details": list(step.details),
         "doubtful": [describe_object_name(name) for name in step.doubtful],
+        "leaves_versions": step.leaves_versions,
     }
 
 

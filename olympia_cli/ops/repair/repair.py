@@ -185,7 +185,6 @@ def plan_repair(
     aside_steps, asides = plan_aside(latest.chain.strays, head)
     steps, unmended = (*aside_steps, *hint_steps), (*content.unmended, *stays)
     plan = RepairPlan(store.uri, head, steps, unmended=unmended, hints=tuple(writes), asides=asides)
-    plan = replace(plan, leaves_versions=len(quarantine.lost) if damaged else 0)
     if not damaged:
         return plan
     problems = [*([latest_ahead(lost)] if lost else []), *errors]
@@ -193,7 +192,7 @@ def plan_repair(
     roots = () if content.lost_commits is None else tuple(map(root_path, content.lost_commits.versions))
     answers = tuple(dict.fromkeys([*(error.path for error in errors if error.path), *roots]))
     ahead = lost[-1] if lost else None
-    mending = _Mending(files, versions, latest, catalog, content, damage, ahead, answers, _rest(quarantine))
+    mending = _Mending(files, versions, latest, catalog, content, damage, ahead, answers, quarantine)
     return mending.choose(prefer, alternatives, plan)
 
 
@@ -351,8 +350,7 @@ class _Mending:
     """The version that `vn/latest` names, if it is later than the last root."""
     answers: tuple[str, ...]
     """The damaged files."""
-    rest: str
-    """The end of a sentence about versions in quarantine."""
+    quarantine: Quarantine
 
     @property
     def codec(self) -> KeyCodec:
@@ -393,11 +391,17 @@ class _Mending:
         text += f", {len(lost):,} lost" if lost else f", {nothing}"
         if content.lost_keys:
             text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
-        text += self.rest
+        text += _rest(self.quarantine)
         stale, doubtful = (tuple(sorted(set(names), key=name_order)) for names in (content.stale, content.doubtful))
         doubts = [f"doubtful: {name.kind.word} {name}: {content.doubtful[name]}" for name in doubtful]
-        details, unsure = (*self.damage, *content.notes, *doubts), tuple(content.lost_ranges)
-        return RepairStep("rebuild", text, lost, stale, unsure, details, (), doubtful, len(content.entries))
+        commits = [] if content.lost_commits is None else content.lost_commits.versions
+        gone = [f"the log of {content.lost_commits.named} is gone"] if content.lost_commits else []
+        if commits[1:]:
+            gone.append(f"only the last of {len(commits)} lost versions comes back, and their numbers are used again")
+        details, unsure = (*self.damage, *content.notes, *gone, *doubts), tuple(content.lost_ranges)
+        # the repaired version has the content of the last lost one
+        left = len(commits[1:]) + len(self.quarantine.lost)
+        return RepairStep("rebuild", text, lost, stale, unsure, details, (), doubtful, len(content.entries), left)
 
     def _rollback_step(self, target: int) -> RepairStep:
         root, content, codec = self.files.root(target).root, self.content, self.codec
@@ -416,13 +420,19 @@ class _Mending:
         clauses = (_objects(len(loses), "lost"), _objects(len(reverts), f"as v{target} has {{}}"))
         text = (
             f"go back to v{target}, the last sound version: {', '.join(filter(None, clauses)) or 'no object changes'}"
-            f"{self.rest}"
+            f"{'' if content.lost_commits is None else f'; {content.lost_commits.named} is taken back'}"
+            f"{_rest(self.quarantine)}"
         )
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
         back = tuple(sorted(returns, key=name_order))
         # an object that comes back may have been dropped on purpose, and counts half
         current = len(entries) - len(reverts - returns) - len(returns) // 2
-        return RepairStep("rollback", text, lost, older, unsure, self.damage, back, objects=current)
+        commits = () if content.lost_commits is None else content.lost_commits.versions
+        # an object that comes back undoes the drop of the latest version
+        left = (len(commits) or bool(back)) + len(self.quarantine.lost)
+        return RepairStep(
+            "rollback", text, lost, older, unsure, self.damage, back, objects=current, leaves_versions=left
+        )
 
     def _rebuild(self) -> Repair:
         content, head = self.content, self.versions[-1]
