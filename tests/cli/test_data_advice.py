@@ -121,6 +121,14 @@ def test_each_command_does_what_it_says(place: Place, at: int) -> None:
     place.fsck().ok()
 
 
+def test_the_reason_says_how_many_changes_of_the_table_go(place: Place) -> None:
+    """The data file of the first append is in all later snapshots."""
+    place.lake.delete(*(set(place.states[1].data) - set(place.states[0].data)))
+    first = place.fsck().json["next"][0]
+    assert first["command"][-2:] == [place.states[0].metadata, "ns.t"]
+    assert first["why"].endswith(", and loses its last 2 changes with all that was added")
+
+
 def test_metadata_that_is_not_whole_either_is_passed_over(place: Place) -> None:
     place.lake.delete(place.states[2].metadata, place.states[1].manifest_list)
     told = place.fsck()

@@ -439,11 +439,13 @@ def _older(head: Snapshot, found: CatalogObject[ObjectDefinition], data: DataChe
     """Yield the commands that return to older sound metadata of an object, the newest first."""
     name, now = found.name, found.definition
     if isinstance(name, TableName) and isinstance(now, TableDef):
-        for location in islice(_older_locations(head, name, now), MOST_LOCATIONS):
+        for back, location in enumerate(islice(_older_locations(head, name, now), MOST_LOCATIONS), 1):
             older = TableDef(id=now.id, table_format=now.table_format, iceberg_metadata_location=location)
             if not any(True for _ in data.check([(name, older)], SILENT)):
                 words = command_words("table", "alter", "--metadata-location", location, names=[str(name)])
-                yield Advice(words, 1, f"the table {name} goes back to {location}, which is sound with all its files")
+                change = "change" if back == 1 else f"{back} changes"
+                why = f"the table {name} goes back to {location}, which is sound with all its files"
+                yield Advice(words, 1, f"{why}, and loses its last {change} with all that was added")
     elif isinstance(name, ViewName):
         for revision in islice(history(head, name), 1, MOST_LOCATIONS):
             view = None if revision.after is None else revision.after.definition
