@@ -225,9 +225,12 @@ def repair_shown(
     as_json = session.output is Output.JSON
     try:
         planned = plan(session, prefer)
-    except OlympiaError:
+    except OlympiaError as error:
         if not as_json:
             print_report(session, report)
+        if "--salvage" in error.command:
+            commands = commands or next_commands(session, report, options)
+            _name_best(session, error, commands)
         raise
     if not as_json:
         print_report(session, report, to_repair=bool(planned.steps))
@@ -255,6 +258,13 @@ def repair_shown(
     if not after.damaged:
         say_standing(session, standing)
     return 0 if sound and after.complete else 50 if after.damaged else 3
+
+
+def _name_best(session: Session, error: OlympiaError, commands: Sequence[NextCommand]) -> None:
+    """Name the first of the commands in an error, complete with all locations."""
+    size = len(session.program)
+    if commands and commands[0].argv[:size] == tuple(session.program):
+        error.advice, error.command = f"use a copy ({commands[0].loss})", commands[0].argv[size:]
 
 
 def _import_after(session: Session, plan: RepairPlan) -> list[NextCommand]:

@@ -510,7 +510,7 @@ def read_metadata(files: MetadataFiles, text: str, location: Location) -> TableM
     try:
         return decode_metadata(files.read(location), text)
     except (ValidationError, ValueError, EOFError, zlib.error, BadGzipFile):
-        raise Damaged("F602", text, "it is not the metadata of an Iceberg table", hint="check the location") from None
+        raise Damaged("F602", text, "it is not the metadata of an Iceberg table") from None
 
 
 def check_properties(properties: Properties, reach: Reach) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -128,8 +129,10 @@ def test_a_rebuilt_copy(run, lake, tmp_path):
     store = LocalStore(lake)
     id = Catalog(store).snapshot().definition.id
     store.delete_many([file.path for folder in ("vn/", "node/") for file in store.list(folder) if file.path != LATEST])
-    run("rebuild", lake, "-c", tmp_path / "new").ok()
-    run("-c", lake, "promote", tmp_path / "new", "--yes").ok()
+    told = run("rebuild", lake, "-c", tmp_path / "new").ok().stderr
+    promote = f"olympia -c {lake} promote {tmp_path}/new"
+    assert told == f"to put it in the place of the former catalog: {promote}\n"
+    run(*shlex.split(promote)[1:], "--yes").ok()
     assert names(run, lake) == [f"t{number}" for number in range(2, LAST + 1)]
     snapshot = Catalog(store).snapshot()
     assert (snapshot.version, snapshot.definition.id) == (LAST + 1, id)

@@ -134,7 +134,10 @@ def _aside(stray: ChainRoot) -> Aside:
 
 Prefer = Literal["auto", "rollback", "rebuild"]
 
-_SALVAGE = f"write what can be read into a new catalog with: {SALVAGE}"
+
+def _refused(text: str) -> Refused:
+    """Return the refusal of a repair that a salvage must replace."""
+    return Refused(text, hint="write what can be read into a new catalog", command=tuple(SALVAGE.split()))
 
 
 def plan_repair(
@@ -156,7 +159,7 @@ def plan_repair(
     errors = latest.errors()
     catalog = newest_catalog(files, every, latest)
     if catalog is None:
-        raise Refused("no version has a catalog definition that can be read", hint=_SALVAGE)
+        raise _refused("no version has a catalog definition that can be read")
     check_supported(catalog.definition, catalog.path or root_path(catalog.version))
     versions = _counting(every, catalog, hints)
     codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
@@ -238,7 +241,7 @@ def existing_versions(store: Store) -> list[int]:
     if versions:
         return versions
     if what_remains(store):
-        raise Refused(f"{store.uri} has no root of any version", hint=_SALVAGE)
+        raise _refused(f"{store.uri} has no root of any version")
     raise catalog_not_found(store)
 
 
@@ -268,11 +271,10 @@ def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> lis
     missing, count = missing_versions(counting, 5)
     if missing:
         shown = ", ".join(map(str, missing)) + (", …" if count > len(missing) else "")
-        raise Refused(
+        raise _refused(
             f"{'version' if count == 1 else 'versions'} {shown} of up to {head} "
             f"{'is' if count == 1 else 'are'} missing: the highest root is {root_path(head)}, and the "
-            "next commit could land in the gap",
-            hint=_SALVAGE,
+            "next commit could land in the gap"
         )
     return counting
 
