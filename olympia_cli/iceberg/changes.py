@@ -315,8 +315,7 @@ class TableChanges:
         if current is not None and metadata == current.metadata:
             return current
         if current is not None and metadata.format_version == V3 and current.location not in self._files.places:
-            data = self._store.read(reach.existing(current.location))
-            document = parse_metadata(data, current.location)
+            document = self.document(current, reach)
             check_known(document, current.metadata, metadata, current.location)
         number = -1 if current is None else metadata_number(current.location)
         provider = load_location_provider(metadata.location, without_code(metadata.properties))
@@ -340,6 +339,10 @@ class TableChanges:
             # the first action changes the location; the others only add to the log
             expected = None
         return self.stage(metadata, location, reach)
+
+    def document(self, state: TableState, reach: Reach) -> dict[str, Any]:
+        """Return the whole metadata of a table, also the parts that PyIceberg does not know."""
+        return parse_metadata(self._store.read(reach.existing(state.location)), state.location)
 
     def add_file(self, location: str, content: bytes, reach: Reach = ANYWHERE) -> None:
         """Stage a file that is created before the commit, and deleted if the commit fails."""

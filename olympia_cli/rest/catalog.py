@@ -29,7 +29,7 @@ from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
 from olympia_cli.rest.service import Located
-from olympia_cli.rest.updates import check_added, fitted
+from olympia_cli.rest.updates import check_added, check_keys, fitted
 
 R = TypeVar("R")
 
@@ -86,7 +86,9 @@ class ServedCatalog(OlympiaCatalog):
         reach = self.reach(name.namespace)
         current = changes.state(name, reach)
         if current is not None:
-            check_code(current.metadata.properties)
+            present = current
+            check_code(present.metadata.properties)
+            check_keys(updates, lambda: changes.document(present, reach))
         for update in updates:
             if isinstance(update, SetPropertiesUpdate):
                 check_code(update.updates)
