@@ -17,9 +17,7 @@ from olympia_cli.names import plural
 if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
     from olympia_cli.ops.fsck import FsckRun, Report
-    from olympia_cli.ops.repair.advice import Advice, Places
-    from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
-    from olympia_cli.ops.repair.repair import Prefer
+    from olympia_cli.ops.repair import Advice, Places, Prefer, RepairPlan, RepairStep, SalvageReport
     from olympia_cli.storage.protocol import Store
 
 PLACES = 9
@@ -57,8 +55,10 @@ class NextCommand:
 
 def next_commands(session: Session, report: Report, options: Sequence[str]) -> list[NextCommand]:
     """Return the commands that repair the damage, the one that loses least first. `options` are those of the fsck."""
+    if not report.findings:
+        return []
     from olympia_cli.ops.fsck import Level
-    from olympia_cli.ops.repair.advice import advise
+    from olympia_cli.ops.repair import advise
 
     data = data_checks(session) if report.level is Level.DATA else None
     with session.progress() as progress:
@@ -93,7 +93,7 @@ def _opener(session: Session) -> Callable[[str], Store]:
 
 def data_checks(session: Session) -> Any:
     """Return the checks of table data, with the storage options of the catalog."""
-    from olympia_cli.iceberg.data_checks import IcebergDataChecks
+    from olympia_cli.iceberg import IcebergDataChecks
 
     scheme, separator, _ = session.location.uri.partition("://")
     return IcebergDataChecks(session.location.options or None, scheme if separator else "")
@@ -132,8 +132,7 @@ def say_standing(session: Session, runs: Sequence[FsckRun]) -> None:
 
 def _places(session: Session) -> Places:
     """Return an empty place for a new catalog, and the finished salvages at the places before it."""
-    from olympia_cli.ops.repair.advice import Places
-    from olympia_cli.ops.repair.salvage import salvage_source
+    from olympia_cli.ops.repair import Places, salvage_source
     from olympia_cli.storage.open import open_store
 
     empty, salvages = _empty_place(session), {}
@@ -151,7 +150,7 @@ def _places(session: Session) -> Places:
 
 def _empty_place(session: Session) -> str:
     """Return an empty place for a new catalog beside this one, or in this folder if the catalog is a whole bucket."""
-    from olympia_cli.ops.repair.salvage import check_free
+    from olympia_cli.ops.repair import check_free
     from olympia_cli.storage.open import open_store
 
     base, *others = _place_names(session)
@@ -269,7 +268,7 @@ def _name_best(session: Session, error: OlympiaError, commands: Sequence[NextCom
 
 def _import_after(session: Session, plan: RepairPlan) -> list[NextCommand]:
     """Return the import of an export that has objects which the repair does not bring back."""
-    from olympia_cli.ops.repair.advice import import_advice
+    from olympia_cli.ops.repair import import_advice
 
     if not any(step.loses or step.reverts or step.lost_ranges for step in plan.steps):
         return []
@@ -286,18 +285,17 @@ def salvage_shown(
     message: str,
 ) -> int:
     from olympia_cli.cli.output.fsck import print_report
-    from olympia_cli.ops.repair.plan import describe_salvage
 
     if session.output is not Output.JSON:
         print_report(session, fsck_report)
     report = salvage(session, destination, dry_run=dry_run, message=message)
     if session.output is Output.JSON:
-        print_report(session, fsck_report, commands, more={"salvage": {**describe_salvage(report), "dry_run": dry_run}})
+        print_report(session, fsck_report, commands, more={"salvage": {**report.describe(), "dry_run": dry_run}})
     return 0 if report.complete else 3
 
 
 def plan(session: Session, prefer: Prefer) -> RepairPlan:
-    from olympia_cli.ops.repair.repair import plan_repair
+    from olympia_cli.ops.repair import plan_repair
 
     with session.progress() as progress:
         return plan_repair(session.store, prefer=prefer, progress=progress)
@@ -308,7 +306,7 @@ def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.ops.repair.repair import apply_repair
+    from olympia_cli.ops.repair import apply_repair
 
     clock = SystemClock()
     _show(session, plan)
@@ -360,9 +358,7 @@ def _say_some(session: Session, lines: Sequence[str], *, is_problem: bool = Fals
 
 
 def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dict[str, Any]:
-    from olympia_cli.ops.repair.plan import describe_plan
-
-    return {**describe_plan(plan), "dry_run": dry_run, "version": version}
+    return {**plan.describe(), "dry_run": dry_run, "version": version}
 
 
 def salvage(session: Session, destination: str, *, dry_run: bool, message: str) -> SalvageReport:
@@ -373,14 +369,14 @@ def salvage(session: Session, destination: str, *, dry_run: bool, message: str) 
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.commit import Author
     from olympia_cli.format.paths import size_limit
-    from olympia_cli.ops.repair.salvage import salvage as do_salvage
+    from olympia_cli.ops.repair import salvage_catalog
     from olympia_cli.storage.open import open_store
 
     uri = os.path.expanduser(destination) if destination.startswith("~") else destination
     dest = open_store(uri, session.options_for(uri), size_limit=size_limit)
     author = Author(by=who(), message=message)
     with session.progress() as progress:
-        report = do_salvage(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)
+        report = salvage_catalog(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)
     dest.close()
     _show_salvage(session, report, dry_run)
     return report

@@ -16,7 +16,7 @@ from olympia_cli.errors import CatalogNotFound, LocationNotEmpty
 from olympia_cli.names import Kind
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
-from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
@@ -95,7 +95,7 @@ def test_a_hint_alone_tells_of_a_catalog(source: Path) -> None:
     run_here("init", source).ok()
 
 
-def test_what_an_init_left_is_no_obstacle() -> None:
+def test_remains_of_an_interrupted_init_do_not_stop_another() -> None:
     store = MemoryStore()
     counting = CountingStore(store)
     Catalog.create(counting)
@@ -108,7 +108,7 @@ def test_what_an_init_left_is_no_obstacle() -> None:
         check_catalog(store)
 
 
-def test_all_roots_gone_the_first_advice_keeps_all_names(source: Path) -> None:
+def test_first_advice_without_any_root_keeps_all_names(source: Path) -> None:
     """The definitions of a small tree stand in its root: their paths tell the names."""
     shutil.rmtree(source / "vn")
     shutil.rmtree(source / "node")
@@ -159,7 +159,7 @@ def test_a_part_of_an_export_is_finished_by_the_first_advice(source: Path, tmp_p
 
 def half_a_salvage(source: Path, dest: Store) -> None:
     with pytest.raises(PowerCut):
-        salvage(LocalStore(str(source)), CuttingStore(dest, 9), Catalog(dest).clock, Author(by="me@test"))
+        salvage_catalog(LocalStore(str(source)), CuttingStore(dest, 9), Catalog(dest).clock, Author(by="me@test"))
 
 
 def test_a_part_of_a_salvage_is_finished_by_the_first_advice(source: Path, tmp_path: Path) -> None:

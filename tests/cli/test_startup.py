@@ -10,6 +10,7 @@ import textwrap
 import tomllib
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from olympia_cli.cli.app import (
     module_name,
 )
 from olympia_cli.cli.options import shared_params
+from olympia_cli.fronts import modules_of
 
 SLOW = {"pyarrow", "fsspec", "s3fs", "gcsfs", "google", "rich", "pydantic", "pyspark", "aiohttp", "botocore"}
 
@@ -90,7 +92,7 @@ def test_reading_a_local_catalog_imports_no_cloud_and_no_tables(args, sample):
 
 
 @pytest.mark.parametrize("args", [["table", "show", "sales.lines"], ["ns", "create", "x"]], ids=" ".join)
-def test_neither_reading_nor_writing_imports_what_pyarrow_would_ask(args, sample):
+def test_reading_and_writing_import_neither_numpy_nor_pandas(args, sample):
     """pyarrow looks for pandas when an array is made of Python's own values; numpy it imports unless that is hidden."""
     code, modules = imported("-c", sample.uri, *args)
     assert code == 0
@@ -100,21 +102,21 @@ def test_neither_reading_nor_writing_imports_what_pyarrow_would_ask(args, sample
     assert not modules & {"olympia_cli.tree.diff", "olympia_cli.catalog.distributed"}
 
 
-def test_numpy_is_there_for_those_that_may_ask_spark(sample):
+def test_commands_that_may_use_spark_have_numpy(sample):
     code, modules = imported("-c", sample.uri, "fsck")
     assert code == 0
     assert {"pyarrow", "numpy"} <= modules
 
 
-def test_those_that_lead_to_spark_or_pyiceberg_are_known():
+def test_commands_that_may_import_spark_or_pyiceberg_are_listed():
     """An import counts wherever it is: at the top of a module, or inside a function that the command may call."""
     graph = grimp.build_graph(
         "olympia_cli", include_external_packages=True, cache_dir=None, exclude_type_checking_imports=True
     )
-    # the front of a room of ops imports a module when one of its names is first used
-    for room in graph.find_children("olympia_cli.ops"):
-        for home in getattr(import_module(room), "_HOMES", ()):
-            graph.add_import(importer=room, imported=f"{room}.{home}")
+    # a front imports a module when one of its names is first used
+    for module in graph.modules:
+        for home in homes_used_by(module):
+            graph.add_import(importer=module, imported=home)
     asking = {"numpy", "pandas", "pyiceberg", "pyspark"} & graph.modules
     assert asking >= {"pyiceberg", "pyspark"}
     leading = {
@@ -124,6 +126,34 @@ def test_those_that_lead_to_spark_or_pyiceberg_are_known():
         if any(name == one or graph.chain_exists(name, one) for one in asking)
     }
     assert leading == NEED_NUMPY
+
+
+@cache
+def modules_behind(package: str) -> dict[str, str]:
+    """Return the modules of the names of a package's front, or nothing for a package without one."""
+    file = find_spec(package) if package.startswith("olympia_cli") else None
+    has_front = file is not None and "= lazy(__name__)" in Path(str(file.origin)).read_text(encoding="utf-8")
+    return modules_of(package) if has_front else {}
+
+
+def homes_used_by(module: str) -> set[str]:
+    """Return the modules that a module loads through the fronts of packages."""
+    if not module.startswith("olympia_cli"):
+        return set()
+    tree = ast.parse(Path(str(find_spec(module).origin)).read_text(encoding="utf-8"))
+    behind_types = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+    }
+    return {
+        modules_behind(node.module)[alias.name]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("olympia_cli") and id(node) not in behind_types
+        for alias in node.names
+        if alias.name in modules_behind(node.module)
+    }
 
 
 def imports_of(path: str) -> set[str]:
@@ -146,7 +176,8 @@ def imports_of(path: str) -> set[str]:
         imports |= {top[name] for name in names & top.keys()}
         own = [value for name, value in vars(module).items() if name in names and inspect.isfunction(value)]
         functions += [value for value in own if value.__module__ == module.__name__ and value not in functions]
-    return imports | {name.rpartition(".")[0] for name in imports}
+    fronts = {modules_behind(module).get(name) for module, _, name in (full.rpartition(".") for full in imports)}
+    return imports | {name.rpartition(".")[0] for name in imports} | {str(home) for home in fronts - {None}}
 
 
 def test_one_command_imports_one_command(sample):
@@ -163,7 +194,7 @@ def test_as_a_module(sample):
     assert (done.returncode, done.stdout) == (10, "")
 
 
-def test_what_lives_as_long_as_the_program_is_hardly_looked_through_for_garbage(sample):
+def test_startup_collects_garbage_rarely_and_freezes_lasting_objects(sample):
     """A start makes tens of thousands of objects that stay; to look through them takes a tenth of its time."""
     program = (
         "import gc; looks = lambda: sum(one['collections'] for one in gc.get_stats()); before = looks()\n"
@@ -186,7 +217,7 @@ def loaded(path: str) -> Any:
     return LazyCommand(path, COMMANDS[path]).load()
 
 
-def test_a_module_is_named_by_its_command_or_by_the_group_of_its_commands():
+def test_a_module_is_named_after_its_command_or_group():
     """`table show` is in table.py, `log` in log.py; beside them is only the module of the shared verbs."""
     folder = Path(olympia_cli.cli.commands.__file__).parent
     files = {f"olympia_cli.cli.commands.{file.stem}" for file in folder.glob("*.py")}
@@ -271,7 +302,7 @@ def test_every_change_of_an_object_works_inside_a_transaction(path):
 
 
 @pytest.mark.parametrize("path", ["rollback", "txn abort"])
-def test_what_asks_has_a_dry_run_and_a_yes(path):
+def test_a_command_that_asks_has_dry_run_and_yes(path):
     flags = {flag for param in loaded(path).params for flag in param.opts}
     assert {"-n", "--dry-run", "-y", "--yes"} <= flags
 

@@ -23,7 +23,7 @@ from olympia_cli.names import AtVersion, Kind, ObjectName
 from olympia_cli.ops.expire import undo
 from olympia_cli.ops.repair.promote import apply_promotion, open_copy, plan_promotion
 from olympia_cli.ops.repair.repair import Prefer, apply_repair, plan_repair
-from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.storage import memory
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
@@ -399,7 +399,7 @@ def others(before: Scene, damaged: Files) -> Iterator[tuple[str, Kept]]:
 
     def save(store: MemoryStore) -> Store:
         new = MemoryStore("new")
-        salvage(store, new, Catalog(store).clock, AUTHOR)
+        salvage_catalog(store, new, Catalog(store).clock, AUTHOR)
         return new
 
     def bring_back(store: MemoryStore) -> Store:
@@ -414,7 +414,7 @@ def others(before: Scene, damaged: Files) -> Iterator[tuple[str, Kept]]:
 
     def saved_and_promoted(store: MemoryStore) -> Store:
         clock, copy = Catalog(store).clock, MemoryStore("new")
-        salvage(store, copy, clock, AUTHOR)
+        salvage_catalog(store, copy, clock, AUTHOR)
         apply_promotion(plan_promotion(store, open_copy(copy, store, clock), clock), clock, AUTHOR)
         return store
 

@@ -45,7 +45,7 @@ def run(
     from olympia_cli.cli.output.escape import visible
     from olympia_cli.cli.output.log import change_line, field_lines, painter, style, told_changes
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.inspect import ObjectChange, changed_fields, describe_change, diff
+    from olympia_cli.ops.inspect import ObjectChange, changed_fields, diff
 
     session = Session(ctx)
     if old is not None and ".." in old:
@@ -62,7 +62,7 @@ def run(
         changed_fields(before.definition, after.definition) if before.root.catalog_def != after.root.catalog_def else {}
     )
     if session.output in (Output.JSON, Output.JSONL):
-        described: list[dict[str, Any]] = [describe_change(change) for change in changes]
+        described: list[dict[str, Any]] = [change.describe() for change in changes]
         if session.output is Output.JSONL:
             render.records(session, "changes", [], described)
             return
@@ -73,7 +73,7 @@ def run(
         return
     if session.output is Output.CSV:
         columns = [render.Column(key, key) for key in ("change", "type", "namespace", "name", "id")]
-        render.records(session, "changes", columns, (describe_change(change) for change in changes))
+        render.records(session, "changes", columns, (change.describe() for change in changes))
         return
     counts: dict[str, int] = {}
 

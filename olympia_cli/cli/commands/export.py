@@ -33,9 +33,7 @@ from olympia_cli.names import check_export_name, parse_duration, parse_reference
 
 if TYPE_CHECKING:
     from olympia_cli.names import Reference
-    from olympia_cli.ops.export.export import Exported
-    from olympia_cli.ops.export.files import Scope
-    from olympia_cli.ops.export.verify import ExportEngine
+    from olympia_cli.ops.export import Exported, ExportEngine, Scope
     from olympia_cli.storage.protocol import Store
 
 EXAMPLES = {
@@ -115,7 +113,7 @@ def create(
     With --for java-sdk the copy is a catalog for the Java SDK, and its version 1 has the content of the exported
     version. It shares no files and is not recorded. If it is interrupted, start again with another destination.
     """
-    from olympia_cli.ops.export.files import Mode, resume_words, scope
+    from olympia_cli.ops.export import Mode, resume_words, scope
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     if mode not in list(Mode):
@@ -129,7 +127,7 @@ def create(
     if reader is not None:
         copy_for_java(session, store, name, reference)
         return
-    from olympia_cli.ops.export.export import create_export
+    from olympia_cli.ops.export import create_export
 
     expires_at = parse_expires(expires, session.catalog.clock.now_millis())
     try:
@@ -164,8 +162,7 @@ def ls(ctx: typer.Context) -> None:
     programs have recorded exports only; JSON has the others under "unfinished".
     """
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.export.files import resume_command
-    from olympia_cli.ops.export.records import list_exports, unfinished_exports
+    from olympia_cli.ops.export import list_exports, resume_command, unfinished_exports
 
     session = Session(ctx)
     latest = session.snapshot()
@@ -219,8 +216,8 @@ def verify(
     damage. The exit code is 50 if a file is missing or damaged.
     """
     from olympia_cli.catalog.retained import find_export
-    from olympia_cli.ops.export.verify import note_of, verify_export
-    from olympia_cli.ops.fsck.findings import describe_finding
+    from olympia_cli.ops.export import note_of, verify_export
+    from olympia_cli.ops.fsck import describe_finding
 
     session = Session(ctx)
     if name is None and dest is None:
@@ -296,7 +293,7 @@ def resume(
     """
     session, seconds = Session(ctx), parse_seconds(retry_for)
     store = open_dest(session, dest, dest_profile)
-    from olympia_cli.ops.export.export import resume_export
+    from olympia_cli.ops.export import resume_export
 
     with (
         whole_commands(session, dest_profile),
@@ -328,14 +325,14 @@ def drop(
     is forgotten too: that makes no version, and its files stay.
     """
     from olympia_cli.catalog.retained import location_of, read_exports
-    from olympia_cli.ops.export.records import (
+    from olympia_cli.ops.export import (
         BY_HAND,
         drop_export,
         forget_unfinished,
         plan_deletion,
         unfinished_exports,
     )
-    from olympia_cli.ops.export.records import delete_files as delete_exported
+    from olympia_cli.ops.export import delete_files as delete_exported
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     latest = session.catalog.begin().base
@@ -461,19 +458,17 @@ def check_java(reader: str, scope: Scope, expires: str | None, word: EngineWord)
 
 
 def copy_for_java(session: Session, dest: Store, name: str, reference: Reference | None) -> None:
-    from olympia_cli.ops.export.java_copy import create_java_copy, describe_java_copy
+    from olympia_cli.ops.export import create_java_copy
 
     with session.progress() as progress:
         copy = create_java_copy(session.catalog, dest, name, at=reference, progress=progress)
     size = f"{plural(copy.count.files, 'file')}, {plural(copy.count.bytes, 'byte')}"
     text = f"v{copy.version}  copied v{copy.at_version} to {copy.location} for the Java SDK: {size}"
-    render.outcome(session, describe_java_copy(copy), text)
+    render.outcome(session, copy.describe(), text)
 
 
 def render_exported(session: Session, export: Exported) -> None:
-    from olympia_cli.ops.export.export import describe_exported
-
     note = export.note
     size = f"{plural(export.count.files, 'file')}, {plural(export.count.bytes, 'byte')}"
     text = f"v{export.version}  exported v{note.version} as {note.name} to {export.location}: {size}"
-    render.outcome(session, describe_exported(export), text)
+    render.outcome(session, export.describe(), text)

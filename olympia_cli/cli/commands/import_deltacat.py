@@ -9,8 +9,8 @@ from olympia_cli.cli.options import DryRun, Message, RetryFor
 from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.deltacat.source import Source
-    from olympia_cli.importers.footers import SourceFolder
+    from olympia_cli.importers import SourceFolder
+    from olympia_cli.importers.deltacat import Source
 
 EXAMPLES = [
     "olympia import deltacat s3://lake/deltacat --inspect",
@@ -83,10 +83,8 @@ def run(
         check_name(into, "namespace")
     need_pyiceberg()
     from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.importers.deltacat.imports import DeltacatImport
-    from olympia_cli.importers.deltacat.source import Source
-    from olympia_cli.importers.footers import SourceFolder
-    from olympia_cli.importers.objects import Renaming
+    from olympia_cli.importers import Renaming, SourceFolder
+    from olympia_cli.importers.deltacat import DeltacatImport, Source
 
     session = Session(ctx)
     settings = session.options_for(source)
@@ -119,9 +117,9 @@ def _inspect(session: Session, origin: Source, folder: SourceFolder, before: int
     """Show the result of an import into an empty catalog."""
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.cli.output.imports import print_inspected
-    from olympia_cli.iceberg.catalog import OlympiaCatalog
-    from olympia_cli.importers.deltacat.imports import DeltacatImport
-    from olympia_cli.importers.objects import Renaming
+    from olympia_cli.iceberg import OlympiaCatalog
+    from olympia_cli.importers import Renaming
+    from olympia_cli.importers.deltacat import DeltacatImport
     from olympia_cli.storage.memory import MemoryStore
 
     empty = Catalog.create(MemoryStore())
@@ -134,7 +132,7 @@ def _inspect(session: Session, origin: Source, folder: SourceFolder, before: int
 
 def _check(session: Session, origin: Source, before: int) -> NoReturn:
     from olympia_cli.cli.output.imports import print_deltacat_checked
-    from olympia_cli.importers.deltacat.checks import check
+    from olympia_cli.importers.deltacat import check
 
     with session.progress() as progress:
         progress.phase("reading the catalog")

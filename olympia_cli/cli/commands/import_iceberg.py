@@ -8,7 +8,7 @@ from olympia_cli.cli.options import DryRun, Message, Properties, RetryFor, parse
 from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
+    from olympia_cli.importers import ImportedTable, ImportResult, Omission
 
 EXAMPLES = [
     "olympia import iceberg prod",
@@ -39,7 +39,7 @@ def run(
     """
     from olympia_cli.cli.output.imports import print_imported
     from olympia_cli.errors import InvalidOption
-    from olympia_cli.importers.iceberg import bring
+    from olympia_cli.importers import stage_tables
     from olympia_cli.names import check_name
 
     session, properties = Session(ctx), parse_properties(property)
@@ -53,11 +53,11 @@ def run(
         tables = _below(session, source, into) if is_prefix else _from_catalog(source, properties)
     if dry_run:
         transaction = session.catalog.begin()
-        print_imported(session, bring(tables, transaction), transaction.base.version, dry_run)
+        print_imported(session, stage_tables(tables, transaction), transaction.base.version, dry_run)
         return
     outcomes: list[ImportResult] = []
     changed = session.change(
-        lambda transaction: outcomes.append(bring(tables, transaction)),
+        lambda transaction: outcomes.append(stage_tables(tables, transaction)),
         message=message,
         retry_for=retry_for,
         again=True,
@@ -68,24 +68,24 @@ def run(
 
 
 def _below(session: Session, prefix: str, into: str | None) -> list[ImportedTable | Omission]:
-    from olympia_cli.iceberg.files import TableFiles
-    from olympia_cli.importers.iceberg import below
+    from olympia_cli.iceberg import TableFiles
+    from olympia_cli.importers import tables_below
     from olympia_cli.storage.open import scheme_of
 
     options = session.options_for(prefix)
     files = TableFiles(options, scheme_of(prefix))
     try:
-        return list(below(prefix, options or None, files, into))
+        return list(tables_below(prefix, options or None, files, into))
     finally:
         files.close()
 
 
 def _from_catalog(name: str, properties: dict[str, str]) -> list[ImportedTable | Omission]:
     from olympia_cli.cli.iceberg_tables import need_pyiceberg
-    from olympia_cli.importers.iceberg import from_catalog
+    from olympia_cli.importers import tables_of_catalog
 
     need_pyiceberg()
-    from olympia_cli.iceberg.conversion import told_as_ours
+    from olympia_cli.iceberg import told_as_ours
 
     with told_as_ours():
-        return list(from_catalog(name, properties))
+        return list(tables_of_catalog(name, properties))

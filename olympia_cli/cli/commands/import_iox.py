@@ -8,7 +8,7 @@ from olympia_cli.cli.options import DryRun, Message, RetryFor
 from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.iox.source import Source, State
+    from olympia_cli.importers.iox import Source, State
 
 EXAMPLES = [
     "olympia import iox s3://lake/1/metrics --check",
@@ -64,13 +64,9 @@ def run(
     need_pyiceberg(12)
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.format.node import Sizes
-    from olympia_cli.iceberg.settings import io_properties
-    from olympia_cli.importers.footers import open_io
-    from olympia_cli.importers.iox.plans import Planner, count
-    from olympia_cli.importers.iox.source import LARGEST, Source
-    from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
-    from olympia_cli.importers.objects import Renaming
-    from olympia_cli.importers.result import ImportResult
+    from olympia_cli.iceberg import io_properties
+    from olympia_cli.importers import ImportResult, Renaming, open_io
+    from olympia_cli.importers.iox import LARGEST, IoxTables, Planner, Run, Source, count, read_note
     from olympia_cli.names import settle
     from olympia_cli.storage.open import open_store, scheme_of
 
@@ -116,7 +112,7 @@ def _about(there: Source, state: State) -> dict[str, Any]:
 
 def _check(session: Session, there: Source) -> NoReturn:
     from olympia_cli.cli.output.imports import print_checked
-    from olympia_cli.importers.iox.checks import check
+    from olympia_cli.importers.iox import check
 
     with session.progress() as progress:
         progress.phase("reading the catalog")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from olympia_cli.catalog.transaction import Transaction
-    from olympia_cli.importers.result import ImportResult
+    from olympia_cli.importers import ImportResult
 
 EXAMPLES = [
     "olympia import olympia s3://lake/java-catalog --inspect",
@@ -71,13 +71,15 @@ def run(
         error.command = ("-c", source, *error.command) if error.command else ()
         raise
     if inspect:
-        from olympia_cli.importers.olympia import inspect as look
+        from olympia_cli.importers import inspect_source
 
-        print_imported(there, look(snapshot, into), snapshot.version, True, "object", source_version=snapshot.version)
+        print_imported(
+            there, inspect_source(snapshot, into), snapshot.version, True, "object", source_version=snapshot.version
+        )
         return
     if there.store.uri == session.store.uri:
         raise InvalidLocation(f"{source} is the catalog itself", hint="name another one")
-    from olympia_cli.importers.olympia import import_catalog
+    from olympia_cli.importers import import_catalog
 
     def commit(bring: Callable[[Transaction], ImportResult], about: str) -> tuple[ImportResult, int]:
         outcomes: list[ImportResult] = []

@@ -53,11 +53,8 @@ def run(
         check_name(into, "namespace")
     need_pyiceberg()
     from olympia_cli.cli.config import Location
-    from olympia_cli.iceberg.settings import io_properties
-    from olympia_cli.importers.objects import Renaming
-    from olympia_cli.importers.parquet import find_folders, not_of
-    from olympia_cli.importers.parquet_tables import ParquetImport
-    from olympia_cli.importers.result import ImportResult
+    from olympia_cli.iceberg import io_properties
+    from olympia_cli.importers import ImportResult, ParquetImport, Renaming, find_folders, without_catalog
 
     session = Session(ctx)
     options = session.options_for(prefix)
@@ -66,7 +63,7 @@ def run(
     outcome = ImportResult()
     with session.progress() as progress:
         progress.phase("listing files")
-        files = store.list() if inspect else not_of(session.store.uri, store.uri, store.list())
+        files = store.list() if inspect else without_catalog(session.store.uri, store.uri, store.list())
         folders, outcome.left_out = find_folders(files)
     if not folders and not outcome.left_out:
         raise PathMissing(f"no Parquet files are below {prefix}", hint="name a folder or prefix that holds some")

@@ -8,7 +8,7 @@ from olympia_cli.cli.options import DryRun, Message, Yes
 from olympia_cli.cli.session import Session
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.repair.promote import PromotePlan
+    from olympia_cli.ops.repair import PromotePlan
 
 EXAMPLES = [
     "olympia promote s3://backup/rescued --dry-run",
@@ -74,7 +74,7 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
     from olympia_cli.cli.output import render
     from olympia_cli.cli.talk import confirm
     from olympia_cli.ops.fsck import FsckRequest, fsck, note_fsck
-    from olympia_cli.ops.repair.promote import apply_promotion, describe_promotion, open_copy, plan_promotion
+    from olympia_cli.ops.repair import apply_promotion, open_copy, plan_promotion
 
     clock = SystemClock()
     with session.progress() as progress:
@@ -92,7 +92,7 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
             report = fsck(session.store, FsckRequest(clock=clock, progress=progress))
         standing = note_fsck(session.store, report, clock, False)
     there.store.close()
-    value = {**describe_promotion(plan), "dry_run": dry_run, "latest": latest}
+    value = {**plan.describe(), "dry_run": dry_run, "latest": latest}
     did = "is already" if plan.is_done else "would promote" if dry_run else "promoted"
     render.outcome(session, value, f"v{plan.version}  {did} v{copy.snapshot.version} of {copy.uri}")
     if latest is None:
@@ -164,7 +164,7 @@ def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: 
     from olympia_cli.cli.talk import confirm
     from olympia_cli.names import plural
     from olympia_cli.ops.expire import mark
-    from olympia_cli.ops.repair.promote import describe_forget, plan_forget
+    from olympia_cli.ops.repair import describe_forget, plan_forget
 
     with session.progress() as progress:
         planner, plan = plan_forget(session.catalog, offline=offline, probe=not dry_run, progress=progress)

@@ -10,7 +10,7 @@ from olympia_cli.cli.session import Session
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.format.pb.objects_pb2 import CatalogDef
-    from olympia_cli.importers.result import ImportResult
+    from olympia_cli.importers import ImportResult
 
 EXAMPLES = [
     "olympia rebuild s3://lake/catalog -c s3://lake/new --dry-run",
@@ -37,9 +37,8 @@ def run(
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.cli.output.imports import print_imported
     from olympia_cli.errors import CatalogNotFound, InvalidLocation
-    from olympia_cli.importers.rebuild import check_gone, check_target, newest_catalog, objects_left
-    from olympia_cli.importers.result import ImportResult
-    from olympia_cli.ops.export.records import check_apart
+    from olympia_cli.importers import ImportResult, check_gone, check_target, newest_catalog, objects_left
+    from olympia_cli.ops.export import check_apart
 
     there, session = Session(ctx, prefix), Session(ctx)
     if there.store.uri == session.store.uri:
@@ -55,7 +54,7 @@ def run(
         raise CatalogNotFound(f"there are no files of a catalog at {prefix}", hint="check the location")
 
     def bring(transaction: Transaction) -> ImportResult:
-        from olympia_cli.importers.objects import ObjectImport, PresentObjects, Renaming
+        from olympia_cli.importers import ObjectImport, PresentObjects, Renaming
 
         outcome = ImportResult(left_out=list(doubts.left_out))
         renaming = Renaming(transaction.base.sizes, keeps_legal=True)

@@ -64,8 +64,7 @@ def run(
 
     session = Session(ctx)
     try:
-        from olympia_cli.rest.server import Running
-        from olympia_cli.rest.settings import MIB, Settings
+        from olympia_cli.rest import MIB, Running, Settings
     except ImportError as missing:
         from olympia_cli.errors import ServerMissing
 

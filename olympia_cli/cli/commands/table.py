@@ -111,8 +111,7 @@ def create(
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.columns import parse_schema, partition_spec, read_schema_text, sort_order
-        from olympia_cli.iceberg.conversion import identifier_of
+        from olympia_cli.iceberg import identifier_of, parse_schema, partition_spec, read_schema_text, sort_order
 
         columns = parse_schema(read_schema_text(schema))
         spec, order = partition_spec(partition_by or (), columns), sort_order(sort_by or (), columns)
@@ -144,7 +143,7 @@ def register(
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     check_metadata_location(metadata_location)
     if verify:
-        from olympia_cli.iceberg.manifests import verify_metadata
+        from olympia_cli.iceberg import verify_metadata
 
         verify_metadata(metadata_location, session.options_for(metadata_location))
 
@@ -265,7 +264,7 @@ def alter(
     from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
 
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.columns import Alteration, alter, parse_column
+        from olympia_cli.iceberg import Alteration, alter, parse_column
 
         alter(
             catalog,
@@ -315,7 +314,7 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
     terminal, long names of metadata files are shortened; -o wide shows them in full.
     """
     from olympia_cli.cli.output.log import age, short_location
-    from olympia_cli.ops.inspect import describe_revision, history
+    from olympia_cli.ops.inspect import history
 
     session = Session(ctx)
     table = session.table_name(name)
@@ -336,7 +335,7 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
     def rows() -> list[dict[str, object]]:
         table_rows = []
         for revision in revisions:
-            values = describe_revision(revision)
+            values = revision.describe()
             location = values.get("metadata_location") or ""
             table_rows.append(
                 {
@@ -351,7 +350,7 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
         return table_rows
 
     if session.output.value in ("json", "jsonl"):
-        values = [describe_revision(revision) for revision in revisions]
+        values = [revision.describe() for revision in revisions]
         render.records(session, "revisions", [], values, head={"version": snapshot.version})
         return
     columns = [
@@ -398,8 +397,7 @@ def append(
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.conversion import identifier_of
-        from olympia_cli.iceberg.rows import read_files
+        from olympia_cli.iceberg import identifier_of, read_files
 
         target = catalog.load_table(identifier_of(table))
         rows = read_files(files, target)
@@ -424,8 +422,7 @@ def head(
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, at=at, txn=txn) as catalog:
-        from olympia_cli.iceberg.conversion import identifier_of
-        from olympia_cli.iceberg.rows import first_rows
+        from olympia_cli.iceberg import first_rows, identifier_of
 
         iceberg_table = catalog.load_table(identifier_of(table))
         columns = [Column(field.name, field.name) for field in iceberg_table.schema().fields]

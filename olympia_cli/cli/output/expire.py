@@ -48,9 +48,6 @@ DOCUMENTS = (Output.JSON, Output.JSONL)
 
 
 def plan(session: Session, plan: ExpirePlan) -> None:
-    from olympia_cli.cli.output.fsck import versions_text
-    from olympia_cli.ops.fsck import ranges
-
     mark = plan.mark
     purge(session, plan.purge)
     if not mark.is_empty:

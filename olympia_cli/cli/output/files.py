@@ -12,8 +12,7 @@ from olympia_cli.cli.output.escape import visible
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption, OlympiaError, PathMissing, command_words
-from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.iceberg.metadata import describe_metadata
+from olympia_cli.iceberg import TableFiles, describe_metadata
 from olympia_cli.masking import masked
 from olympia_cli.names import plural
 from olympia_cli.ops.verify_metadata import parse_metadata

@@ -36,11 +36,11 @@ def print_report(
     `commands` are the next commands. With `to_repair`, a plan of a repair follows. `more` has further keys of the JSON
     document.
     """
-    from olympia_cli.ops.fsck import describe_finding, describe_report, shown
+    from olympia_cli.ops.fsck import describe_finding, shown
 
     if session.output is Output.JSON:
         steps = [command.describe() for command in commands]
-        render.document(session, {**describe_report(report), "next": steps, **(more or {})})
+        render.document(session, {**report.describe(), "next": steps, **(more or {})})
         return
     with session.out(paged=True) as out:
         if session.output is Output.JSONL:

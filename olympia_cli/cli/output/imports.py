@@ -15,9 +15,9 @@ from olympia_cli.masking import masked
 from olympia_cli.names import plural, time_text
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.deltacat.source import SourceTransaction
-    from olympia_cli.importers.iox.checks import Checked
-    from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
+    from olympia_cli.importers import ImportedTable, ImportResult, Omission
+    from olympia_cli.importers.deltacat import SourceTransaction
+    from olympia_cli.importers.iox import Checked
     from olympia_cli.ops.fsck import Finding
 
 SHOWN = 20

@@ -140,7 +140,7 @@ def _chain(latest: Snapshot) -> Chain:
     fsck needs older versions too: versions in quarantine help to find the catalog definition, and logs tell which files
     were written. A reader that walks back from the latest stops at a gap.
     """
-    files, newest = Files(latest.store, lambda: False), latest.version
+    files, newest = Files(latest.store), latest.version
     listed, _ = list_versions(latest.store)
     # a listing may lag behind the open version
     versions = sorted({newest, *(version for version in listed if version < newest)})
@@ -159,21 +159,20 @@ class Exported:
     count: FileCount
     version: int
 
-
-def describe_exported(export: Exported) -> dict[str, Any]:
-    """Return the output of `export create` and `export resume`."""
-    note = export.note
-    return {
-        "name": note.name,
-        "mode": note.scope.mode.value,
-        "at_version": note.version,
-        "location": export.location,
-        "root": root_uri(export.location, note.version),
-        "files": export.count.files,
-        "bytes": export.count.bytes,
-        "expires_at": None if note.expires_at_millis is None else time_text(note.expires_at_millis),
-        "version": export.version,
-    }
+    def describe(self) -> dict[str, Any]:
+        """Return the output of `export create` and `export resume`."""
+        note = self.note
+        return {
+            "name": note.name,
+            "mode": note.scope.mode.value,
+            "at_version": note.version,
+            "location": self.location,
+            "root": root_uri(self.location, note.version),
+            "files": self.count.files,
+            "bytes": self.count.bytes,
+            "expires_at": None if note.expires_at_millis is None else time_text(note.expires_at_millis),
+            "version": self.version,
+        }
 
 
 def create_export(
@@ -303,7 +302,7 @@ class _Copying:
         version = _record(self.catalog, self.dest, self.note, root, message, retry_for)
         note_end(self.catalog.store, self.note)
         export = Exported(self.note, self.dest.uri, count + FileCount(1, len(data)), version)
-        leave_note(self.catalog.store, LAST_EXPORT, self.catalog.clock, describe_exported(export))
+        leave_note(self.catalog.store, LAST_EXPORT, self.catalog.clock, export.describe())
         return export
 
     def _copy(self) -> FileCount:

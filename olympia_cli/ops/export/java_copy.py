@@ -51,21 +51,20 @@ class JavaCopy:
     count: FileCount
     version: int
 
-
-def describe_java_copy(copy: JavaCopy) -> dict[str, Any]:
-    """Return the output of `export create --for java-sdk`."""
-    return {
-        "name": copy.name,
-        "mode": "full",
-        "for": "java-sdk",
-        "at_version": copy.at_version,
-        "location": copy.location,
-        "root": root_uri(copy.location, COPY_VERSION, JAVA_WIDTH),
-        "files": copy.count.files,
-        "bytes": copy.count.bytes,
-        "expires_at": None,
-        "version": copy.version,
-    }
+    def describe(self) -> dict[str, Any]:
+        """Return the output of `export create --for java-sdk`."""
+        return {
+            "name": self.name,
+            "mode": "full",
+            "for": "java-sdk",
+            "at_version": self.at_version,
+            "location": self.location,
+            "root": root_uri(self.location, COPY_VERSION, JAVA_WIDTH),
+            "files": self.count.files,
+            "bytes": self.count.bytes,
+            "expires_at": None,
+            "version": self.version,
+        }
 
 
 def create_java_copy(
@@ -88,7 +87,7 @@ def create_java_copy(
         raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
     check_exclusive_create(dest)
     # a failing network is not damage
-    files = Files(catalog.store, lambda: False, progress, patience=1)
+    files = Files(catalog.store, progress, patience=1)
     read_whole(catalog, latest, snapshot, files, LocalEngine())
     progress.phase("copying")
     writing = _Writing(snapshot, dest, progress)

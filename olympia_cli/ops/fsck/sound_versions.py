@@ -1,23 +1,43 @@
-"""The search for sound versions: is the copied version sound, and which one is the newest sound one for a repair?"""
+"""The search for sound versions: a version that is copied, the newest sound one for a repair, and those that may leave
+quarantine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING
 
+from google.protobuf.message import DecodeError
+
+from olympia_cli.catalog.replay import catalog_after, touched
 from olympia_cli.catalog.retained import purged_before
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import OlympiaError
+from olympia_cli.format import definitions
+from olympia_cli.format.actions import Action
+from olympia_cli.format.codec import DIGEST_KEY
+from olympia_cli.format.definitions import CLASSES, bare
+from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import OLDEST, WIDTH
-from olympia_cli.names import Kind
-from olympia_cli.ops.fsck.actions import disproved, disproved_catalogs
-from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain
+from olympia_cli.format.pb.actions_pb2 import ActionType
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
+from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.fsck.definitions import BadDefinition
-from olympia_cli.ops.fsck.engine import Engine, LocalEngine
-from olympia_cli.ops.fsck.findings import Finding, Severity, inside
+from olympia_cli.ops.fsck.findings import FULL, Finding, Severity, inside
 from olympia_cli.ops.fsck.impact import Radius
-from olympia_cli.ops.fsck.report import FULL
-from olympia_cli.ops.fsck.roots import open_chain, read_hint
-from olympia_cli.ops.fsck.trees import Trees, exhaust
+from olympia_cli.ops.fsck.known_damage import recognised
+from olympia_cli.ops.fsck.roots import ROOTS_AT_ONCE, CatalogFile, Chain, ChainReader, ChainRoot, read_actions
+from olympia_cli.ops.fsck.trees import Engine, LocalEngine, Trees, exhaust
 from olympia_cli.ops.fsck.verdict import Examined, Verdict
-from olympia_cli.ops.walk import Files, Flaw
+from olympia_cli.ops.fsck.versions import check_gaps, list_versions, open_chain, read_hint
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk import Files, Flaw, failures_pass
+from olympia_cli.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.expire import UndoPlan
 
 _DISPROVED = "has no digest, and contradicts the log"
 
@@ -41,7 +61,8 @@ def examine_version(
 
 def errors_of(verdict: Verdict) -> list[Finding]:
     """Return the errors of a verdict, the most important first. Empty if the version is sound."""
-    findings = verdict.with_hints(verdict.findings(objects=False))
+    bare = verdict.bare_findings
+    findings = verdict.with_hints(bare, verdict.last_sound(bare))
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
@@ -54,18 +75,18 @@ class LatestVersion:
         chain = self.chain
         self._trees = LocalEngine().trees(files, chain, FULL)
         files.progress.phase("reading roots", len(chain.kept_versions))
-        latest = [root for root in self._trees.check_roots(chain.kept_versions) if root.version == chain.latest]
+        batches = self._trees.check_roots(chain.kept_versions)
+        latest = [root for batch in batches for root in batch if root.version == chain.latest]
         files.progress.phase("reading nodes")
-        exhaust(self._trees.follow(latest))
+        exhaust(self._trees.follow([latest]))
         self.disproofs = compare_with_log(self._trees)
         self._verdict = Verdict(Examined(self._trees), [chain.latest])
 
     def errors(self) -> list[Finding]:
         """Return the errors of the latest version."""
-        findings = self._verdict.findings(objects=False)
         return [
             error
-            for error in findings
+            for error in self._verdict.bare_findings
             if error.severity is Severity.ERROR and inside(self.chain.latest, error.versions)
         ]
 
@@ -73,7 +94,7 @@ class LatestVersion:
         """Return the newest version without an error, not older than `oldest`."""
         self.chain.oldest = oldest
         self._verdict = look_back(Examined(self._trees), self._verdict, None)
-        return self._verdict.last_sound(self._verdict.findings(objects=False))
+        return self._verdict.last_sound(self._verdict.bare_findings)
 
 
 def look_for_named(trees: Trees) -> None:
@@ -90,7 +111,7 @@ def look_back(examined: Examined, verdict: Verdict, most: int | None) -> Verdict
     chain = trees.chain
     older = [version for version in reversed(chain.kept_versions) if version < chain.latest][:most]
     at, step = 0, 8
-    while verdict.last_sound(verdict.findings(objects=False)) is None and at < len(older):
+    while verdict.last_sound(verdict.bare_findings) is None and at < len(older):
         if trees.files.out_of_time:
             break
         trees.add(sorted(older[at : at + step]), checked=True)
@@ -141,3 +162,182 @@ def _first_versions(trees: Trees, numbers: set[int]) -> dict[int, int]:
     radius = Radius(trees.graph, trees.versions, {}, {node for nodes in naming.values() for node in nodes})
     reached = {number: radius.versions(nodes) for number, nodes in naming.items()}
     return {number: versions[0][0] for number, versions in reached.items() if versions}
+
+
+# The check of the versions in quarantine as if they were history: an undo restores only sound ones.
+
+
+def plan_whole_undo(head: Snapshot, progress: Progress = SILENT) -> tuple[UndoPlan, list[Finding]]:
+    """Plan an undo of the versions in quarantine from the first one that is sound with all later ones.
+
+    Also return the findings about the versions before it, the newest first. All versions in quarantine are read.
+    """
+    from olympia_cli.ops.expire import plan_undo
+
+    plan = plan_undo(head)
+    if not plan.versions:
+        return plan, []
+    errors = _damage(head.store, plan.versions, progress)
+    return plan_undo(head, max([plan.oldest, *(_last(error, plan.versions) + 1 for error in errors)])), errors
+
+
+def _damage(store: Store, versions: range, progress: Progress) -> list[Finding]:
+    """Return the damage of these versions, without acknowledged findings."""
+    files = Files(store, progress, patience=1)
+    with failures_pass():
+        progress.phase("reading the quarantine")
+        chain, _ = open_chain(files, *list_versions(store), read_hint(files, OLDEST))
+        chain.oldest = versions.start
+        gaps = list(check_gaps(store, chain))
+        trees = LocalEngine().trees(files, chain, FULL)
+        there = [version for version in chain.existing if version in versions]
+        trees.add(there)
+        compare_with_log(trees, all_versions=True)
+        findings = [*gaps, *Verdict(Examined(trees), there).bare_findings]
+        findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
+    hit = [finding for finding in findings if finding.is_damage and _last(finding, versions) >= versions.start]
+    return sorted(hit, key=lambda finding: -_last(finding, versions))
+
+
+def _last(finding: Finding, versions: range) -> int:
+    """Return the last of the versions that a finding affects; -1 if it affects none."""
+    return max((min(last, versions[-1]) for first, last in finding.versions if first <= versions[-1]), default=-1)
+
+
+# Definitions without a digest that contradict the log: they may be truncated or replaced.
+
+
+def _told(root: ChainRoot) -> tuple[Action, ...] | None:
+    """Return the actions of a version. None if its root or its log cannot be read."""
+    actions = read_actions(root.data, root.path) if root.root is not None and root.data is not None else None
+    return None if isinstance(actions, Flaw) else actions
+
+
+def disproved(
+    reader: ChainReader,
+    versions: Sequence[int],
+    unverified: dict[int, tuple[str, Kind, str]],
+    first: dict[int, int],
+    keys: KeyCodec,
+) -> Iterator[int]:
+    """Yield definitions without a digest that differ from all that the log has recorded for their objects.
+
+    A file that is truncated at the end of a field can still be parsed, and has lost its digest. The log still has the
+    full definition. If a part of the log cannot be read, the log of the `first` version with the definition decides.
+    The beginning of a recorded definition counts as truncated. If another program has also committed, it may have
+    written the definition, so nothing is yielded.
+    """
+    objects = _by_object(reader, unverified, keys)
+    suspects = {suspect.number: suspect for same in objects.values() for suspect in same}
+    sure = True
+    for root in chain.from_iterable(reader.roots(versions)):
+        actions = _told(root)
+        if actions is None:
+            sure = sure and root.version < reader.chain.oldest
+            continue
+        if not _ours(root.data, actions):
+            return
+        for action in actions:
+            if action.name is None or not action.definition:
+                continue
+            body = _plain(action.kind, action.definition)
+            for suspect in (suspect for name in touched(action) for suspect in objects.get(name, ())):
+                suspect.logged.setdefault(root.version, set()).add(body)
+            for suspect in objects.get((action.kind, action.id), ()):
+                suspect.of_id.add(body)
+    for number, suspect in sorted(suspects.items()):
+        if suspect.is_disproved(None if sure else first.get(number, -1)):
+            yield number
+
+
+@dataclass(slots=True)
+class _Unverified:
+    """A definition without a digest, and the definitions that the log records: for objects of its name, by version, and
+    for objects of its id under any name.
+    """
+
+    number: int
+    body: bytes
+    logged: dict[int, set[bytes]] = field(default_factory=dict)
+    of_id: set[bytes] = field(default_factory=set)
+
+    def is_disproved(self, by: int | None) -> bool:
+        """Return whether it differs from the recorded definitions. `by` is the only version whose log decides; None if
+        all decide.
+        """
+        logged_bodies = {body for bodies in self.logged.values() for body in bodies}
+        decisive = logged_bodies if by is None else self.logged.get(by, set())
+        whole = logged_bodies | self.of_id
+        cut = self.body not in whole and any(body.startswith(self.body) for body in whole)
+        return cut or (bool(decisive) and self.body not in decisive)
+
+
+def _by_object(
+    reader: ChainReader, unverified: dict[int, tuple[str, Kind, str]], keys: KeyCodec
+) -> dict[ObjectName | tuple[Kind, str], list[_Unverified]]:
+    """Return the definitions by their objects' names, and by kind and id, as a truncated definition still has
+    its id.
+    """
+    objects: dict[ObjectName | tuple[Kind, str], list[_Unverified]] = {}
+    paths = {path: number for number, (path, _, _) in unverified.items()}
+    for path, data in reader.files.read_many(paths):
+        _, kind, key = unverified[paths[path]]
+        if isinstance(data, bytes):
+            suspect = _Unverified(paths[path], _plain(kind, data))
+            objects.setdefault((kind, definitions.definition_id(kind, data)), []).append(suspect)
+            # a key that no object can have has no name; it is reported elsewhere
+            if (name := keys.name(key)) is not None:
+                objects.setdefault(name, []).append(suspect)
+    return objects
+
+
+def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator[str]:
+    """Yield catalog definitions without a digest that contradict the log.
+
+    The expected definition is followed from version to version: taken from definitions with a digest, and computed from
+    the actions elsewhere.
+    """
+    states: dict[int, CatalogDef | None] = {}
+    state: CatalogDef | None = None
+    disproofs: set[str] = set()
+    for root in chain.from_iterable(reader.roots(versions)):
+        actions = _told(root)
+        if root.root is None or actions is None:
+            state = None
+            continue
+        if not _ours(root.data, actions):
+            return
+        catalog = reader.catalog(root.root.catalog_def)
+        state = _after(root.version, state, actions, states)
+        if catalog.definition is not None and catalog.verified:
+            state = bare(catalog.definition)
+        elif catalog.definition is not None and state is not None and bare(catalog.definition) != state:
+            if root.root.catalog_def not in disproofs:
+                yield root.root.catalog_def
+            disproofs.add(root.root.catalog_def)
+        states[root.version] = state
+
+
+def _ours(data: bytes | None, actions: Iterable[Action]) -> bool:
+    """Return whether this program wrote the root."""
+    return data is not None and DIGEST_KEY in data and any(action.type == ActionType.COMMIT_INFO for action in actions)
+
+
+def _after(
+    version: int, state: CatalogDef | None, actions: Iterable[Action], states: dict[int, CatalogDef | None]
+) -> CatalogDef | None:
+    """Return the catalog definition after the actions of a version. None if it cannot be computed."""
+    for action in actions:
+        if action.name is None:
+            try:
+                state = catalog_after(state, action, version, states.get)
+            except OlympiaError:
+                state = None
+    return state
+
+
+def _plain(kind: Kind, data: bytes) -> bytes:
+    try:
+        return definitions.body(CLASSES[kind].FromString(data))
+    except DecodeError:
+        return data

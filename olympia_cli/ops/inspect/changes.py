@@ -21,7 +21,7 @@ from olympia_cli.format.codec import decode_commit
 from olympia_cli.format.paths import MAX_VERSION, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, CommitInfoDef, RenameDef
 from olympia_cli.names import AtTime, NamespaceName, ObjectName, parse_reference, settle
-from olympia_cli.ops.fsck.findings import describe_object_name
+from olympia_cli.ops.fsck import describe_object_name
 from olympia_cli.ops.inspect.describe import describe_definition, shown_field
 from olympia_cli.tree.diff import diff as tree_diff
 
@@ -57,6 +57,18 @@ class ObjectChange:
         empty = type(present.definition)()
         old, new = (empty, present.definition) if self.old is None else (present.definition, empty)
         return changed_fields(old, new)
+
+    def describe(self) -> dict[str, Any]:
+        """Return a change in its JSON form."""
+        detail: dict[str, Any] = {}
+        if self.change == "renamed":
+            detail["from"] = {
+                "namespace": self.old_name.namespace,
+                "name": self.old_name.name or self.old_name.namespace,
+            }
+        if fields := self.fields():
+            detail["fields"] = {key: {"from": old, "to": new} for key, (old, new) in fields.items()}
+        return {"change": self.change, **describe_object_name(self.name), "id": self.id, "detail": detail}
 
 
 def diff(old: Snapshot, new: Snapshot) -> Iterator[ObjectChange]:
@@ -145,19 +157,6 @@ def _read(snapshot: Snapshot, entries: Iterable[tuple[ObjectName, str]]) -> Iter
         check_pointer(path, snapshot.file.path)
     contents = dict(snapshot.store.read_many(paths))
     return (read_object(name, path, contents[path]) for name, path in entries)
-
-
-def describe_change(change: ObjectChange) -> dict[str, Any]:
-    """Return a change in its JSON form."""
-    detail: dict[str, Any] = {}
-    if change.change == "renamed":
-        detail["from"] = {
-            "namespace": change.old_name.namespace,
-            "name": change.old_name.name or change.old_name.namespace,
-        }
-    if fields := change.fields():
-        detail["fields"] = {key: {"from": old, "to": new} for key, (old, new) in fields.items()}
-    return {"change": change.change, **describe_object_name(change.name), "id": change.id, "detail": detail}
 
 
 # The log: versions, newest first, with their actions, and whether a rollback or revert undid them.

@@ -36,6 +36,24 @@ class Revision:
     after: CatalogObject[ObjectDefinition] | None
     fields: dict[str, tuple[Any, Any]]
 
+    def describe(self) -> dict[str, Any]:
+        entry = self.entry
+        shown: dict[str, Any] = {
+            "version": entry.version,
+            "created_at": time_text(entry.created_at_millis or 0),
+            "change": self.change,
+            "namespace": self.name.namespace,
+            "name": self.name.name,
+            "by": entry.by or None,
+            "message": entry.message or None,
+            "undone_by": entry.undone_by,
+            "fields": {key: {"from": old, "to": new} for key, (old, new) in self.fields.items()},
+        }
+        if self.after is not None:
+            described = describe_object(self.after, entry.version)
+            shown |= {key: described.get(key) for key in ("id", "metadata_location", "properties", "definition")}
+        return shown
+
 
 def history(
     latest: Snapshot,
@@ -140,22 +158,3 @@ def _before(name: ObjectName, actions: tuple[Action, ...]) -> ObjectName:
         if action.type in RENAMES and action.name is not None:
             name = moved(name, new_name(action), action.name)
     return name
-
-
-def describe_revision(revision: Revision) -> dict[str, Any]:
-    entry = revision.entry
-    shown: dict[str, Any] = {
-        "version": entry.version,
-        "created_at": time_text(entry.created_at_millis or 0),
-        "change": revision.change,
-        "namespace": revision.name.namespace,
-        "name": revision.name.name,
-        "by": entry.by or None,
-        "message": entry.message or None,
-        "undone_by": entry.undone_by,
-        "fields": {key: {"from": old, "to": new} for key, (old, new) in revision.fields.items()},
-    }
-    if revision.after is not None:
-        described = describe_object(revision.after, entry.version)
-        shown |= {key: described.get(key) for key in ("id", "metadata_location", "properties", "definition")}
-    return shown

@@ -29,7 +29,7 @@ from olympia_cli.errors import (
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import AtVersion, NamespaceName, ObjectName, TableName, ViewName, plural
-from olympia_cli.ops.export.files import read_note, resume_words
+from olympia_cli.ops.export import read_note, resume_words
 from olympia_cli.ops.fsck import (
     REPAIR,
     SALVAGE,
@@ -55,9 +55,8 @@ from olympia_cli.ops.repair.copies import (
     full_exports,
     plan_copy,
 )
-from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
-from olympia_cli.ops.repair.repair import Prefer, plan_repair
-from olympia_cli.ops.repair.salvage import plan_salvage, salvaged_from
+from olympia_cli.ops.repair.repair import Prefer, RepairPlan, RepairStep, plan_repair
+from olympia_cli.ops.repair.salvage import SalvageReport, plan_salvage, salvaged_from
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from olympia_cli.catalog.replay import catalog_after
 from olympia_cli.catalog.retained import keep_protection
@@ -16,12 +17,11 @@ from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType as T
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
-from olympia_cli.ops.fsck import Finding, LatestVersion
+from olympia_cli.ops.fsck import Finding, LatestVersion, describe_object_name
 from olympia_cli.ops.repair.files import ReadRoot, RepairFiles
-from olympia_cli.ops.repair.history import History, HoleContent, Value
+from olympia_cli.ops.repair.holes import History, Hole, HoleContent, Value, take_apart
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import LostCommits, lost_commits, recover
-from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk import Flaw
 from olympia_cli.uuids import new_uuid
 
@@ -146,6 +146,15 @@ class LostRange:
         if self.as_of is None:
             return f"{span}: no version has all of it"
         return f"{span}: as of v{self.as_of}, later changes there may be lost"
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "after": None if self.after is None else describe_object_name(self.after),
+            "before": None if self.before is None else describe_object_name(self.before),
+            "path": self.path,
+            "reason": self.reason,
+            "as_of": self.as_of,
+        }
 
 
 @dataclass(slots=True)
@@ -459,3 +468,7 @@ def is_same(files: RepairFiles, key: str, value: Value | None, path: str) -> boo
 
 def _keys(number: int) -> str:
     return "1 key" if number == 1 else f"{number:,} keys"
+
+
+def name_order(name: ObjectName) -> tuple[int, str, str]:
+    return name.kind, name.namespace, name.name

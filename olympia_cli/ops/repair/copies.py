@@ -19,10 +19,9 @@ from olympia_cli.ops.fsck import list_versions
 from olympia_cli.ops.progress import Progress, Within
 from olympia_cli.ops.repair.content import is_same, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.history import History, Value
+from olympia_cli.ops.repair.holes import History, Value, read_range
 from olympia_cli.ops.repair.promote import Copy, PromotePlan, open_copy, plan_promotion
 from olympia_cli.ops.repair.salvage import left_definition
-from olympia_cli.ops.repair.tree import read_range
 from olympia_cli.storage.protocol import Store
 
 MOST_EXPORTS = 3

@@ -49,8 +49,6 @@ from olympia_cli.errors import (
     CatalogNotFound,
     Damaged,
     InvalidLocation,
-    OlympiaError,
-    PartlyDone,
     Refused,
     Unsupported,
     VersionNotFound,
@@ -62,16 +60,14 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef, ViewDef
 from olympia_cli.names import AtVersion, ObjectName, time_text
 from olympia_cli.ops.expire import Floors, MarkPlan, Planner, Policy
-from olympia_cli.ops.export.files import ExportFiles, read_note
-from olympia_cli.ops.export.records import check_apart
-from olympia_cli.ops.export.verify import verify_export
+from olympia_cli.ops.export import ExportFiles, check_apart, read_note, verify_export
 from olympia_cli.ops.fsck import Finding, FsckRequest, Level, fsck, list_versions, of_the_past, true_oldest
-from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of, describe_change
+from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.lost_commits import NEAR
-from olympia_cli.ops.repair.repair import Quarantine, plan_hints, settle_quarantine
+from olympia_cli.ops.repair.repair import Quarantine, plan_hints, settle_quarantine, write_hints
 from olympia_cli.ops.repair.salvage import gather, left_definition
 from olympia_cli.ops.walk import Flaw, failures_pass
 from olympia_cli.storage.protocol import Store
@@ -215,6 +211,29 @@ class PromotePlan:
     @property
     def exports(self) -> list[str]:
         return list(read_exports(self.catalog))
+
+    def describe(self) -> dict[str, Any]:
+        aside = range(self.first, self.version)
+        return {
+            "version": self.version,
+            "copy": self.copy.uri,
+            "copy_version": self.copy.snapshot.version,
+            "in_place": self.is_done,
+            "objects": self.objects,
+            "changes": [change.describe() for change in self.changes],
+            "loses": len(self.loses),
+            "not_compared": list(self.unread),
+            "definitions": self.definitions,
+            "bytes": self.bytes,
+            "kept_aside": {"first": aside[0], "last": aside[-1]} if aside else None,
+            "lost_versions": self.lost,
+            "passed_versions": list(range(self.version + 1, self.promotion.through + 1)),
+            "exports": self.exports,
+            "transactions": list(self.transactions),
+            "stays_in_copy": self.in_copy,
+            "stop_writers": self.stop_writers,
+            "leaves_versions": self.leaves_versions,
+        }
 
 
 @failures_pass()
@@ -488,21 +507,10 @@ def apply_promotion(plan: PromotePlan, clock: Clock, author: Author, progress: P
     versions, _ = list_versions(store)
     keep_lost_names(store, sorted(set(range(plan.first, version)).difference(versions)))
     latest = pad_versions(store, clock, version, plan.promotion.through, author)
-    _write_hints(plan, latest)
-    return latest
-
-
-def _write_hints(plan: PromotePlan, latest: int) -> None:
     definition = FormerCatalog(plan.catalog, latest, True, None)
-    _, writes, unwritten = plan_hints(plan.store, read_hints(plan.store), [plan.first, latest], definition, False)
-    for path, value in writes:
-        try:
-            plan.store.overwrite(path, str(value).encode())
-        except OlympiaError as error:
-            unwritten.append(error.message)
-    if unwritten:
-        text = f"v{plan.version} is the copy, but a hint could not be written: {'; '.join(unwritten)}"
-        raise PartlyDone(text, hint="readers work without it; remove the cause, then run it again")
+    _, writes, unwritten = plan_hints(store, read_hints(store), [plan.first, latest], definition, False)
+    write_hints(store, writes, unwritten, f"v{version} is the copy", "run it again")
+    return latest
 
 
 @dataclass(frozen=True, slots=True)
@@ -526,30 +534,6 @@ class _Content:
                 shared = here.get(path) == data and check_digest(data, path) is Digest.VERIFIED
                 yield key, path if shared else NewDefinition(name, definitions.body(found.definition))
             self.progress.advance(len(batch))
-
-
-def describe_promotion(plan: PromotePlan) -> dict[str, Any]:
-    aside = range(plan.first, plan.version)
-    return {
-        "version": plan.version,
-        "copy": plan.copy.uri,
-        "copy_version": plan.copy.snapshot.version,
-        "in_place": plan.is_done,
-        "objects": plan.objects,
-        "changes": [describe_change(change) for change in plan.changes],
-        "loses": len(plan.loses),
-        "not_compared": list(plan.unread),
-        "definitions": plan.definitions,
-        "bytes": plan.bytes,
-        "kept_aside": {"first": aside[0], "last": aside[-1]} if aside else None,
-        "lost_versions": plan.lost,
-        "passed_versions": list(range(plan.version + 1, plan.promotion.through + 1)),
-        "exports": plan.exports,
-        "transactions": list(plan.transactions),
-        "stays_in_copy": plan.in_copy,
-        "stop_writers": plan.stop_writers,
-        "leaves_versions": plan.leaves_versions,
-    }
 
 
 # Letting the former catalog go

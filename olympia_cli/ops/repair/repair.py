@@ -7,11 +7,11 @@ damaged version stays in the history unchanged; the version on top of it is soun
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import islice, pairwise
-from typing import Literal
+from typing import Any, Literal
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author, written_by_java
@@ -31,24 +31,126 @@ from olympia_cli.format.definitions import sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import JAVA_WIDTH, LATEST, OLDEST, aside_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind
+from olympia_cli.names import Kind, ObjectName
 from olympia_cli.ops.fsck import (
     SALVAGE,
     ChainRoot,
     LatestVersion,
     begins_as_export,
+    describe_object_name,
     latest_ahead,
     list_versions,
     replaceable,
     true_oldest,
 )
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.repair.content import Content, FormerCatalog, is_same, newest_catalog, put_together
+from olympia_cli.ops.repair.content import (
+    Content,
+    FormerCatalog,
+    LostRange,
+    is_same,
+    name_order,
+    newest_catalog,
+    put_together,
+)
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.plan import NO_COST, Aside, RepairPlan, RepairStep, name_order
-from olympia_cli.ops.repair.tree import read_range
+from olympia_cli.ops.repair.holes import read_range
 from olympia_cli.ops.walk import failures_pass
 from olympia_cli.storage.protocol import Store
+
+# The plan of a repair, as values with their JSON forms.
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """A step of a repair: `set aside`, `hint latest`, `hint oldest`, `rollback` or `rebuild`.
+
+    `loses` are the objects that are missing afterwards, `reverts` those that return to an older state. `lost_ranges`
+    are ranges of keys with possible losses. `details` describe the damage, and the sources of the rest, line by line.
+    """
+
+    kind: str
+    text: str
+    loses: tuple[ObjectName, ...] = ()
+    reverts: tuple[ObjectName, ...] = ()
+    lost_ranges: tuple[LostRange, ...] = ()
+    details: tuple[str, ...] = ()
+    returns: tuple[ObjectName, ...] = ()
+    """The objects of `reverts` that do not exist now."""
+    doubtful: tuple[ObjectName, ...] = ()
+    """The objects that are known only from leftover files."""
+    objects: int = 0
+    """The number of objects afterwards. A `rollback` counts no object that it returns to an older state."""
+    leaves_versions: int = 0
+    """The number of versions that nothing can bring back afterwards: lost ones, and those that leave quarantine."""
+
+    @property
+    def cost(self) -> tuple[bool, int, int]:
+        """The loss, for comparisons. A range of unknown content weighs most."""
+        unknown = any(lost.as_of is None for lost in self.lost_ranges)
+        return unknown, len(self.loses) + len(self.reverts), len(self.lost_ranges)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "text": self.text,
+            "loses": [describe_object_name(name) for name in self.loses],
+            "reverts": [describe_object_name(name) for name in self.reverts],
+            "lost_ranges": [lost.describe() for lost in self.lost_ranges],
+            "details": list(self.details),
+            "doubtful": [describe_object_name(name) for name in self.doubtful],
+            "leaves_versions": self.leaves_versions,
+        }
+
+
+NO_COST = (False, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Aside:
+    """A file to be moved: its path, the path of its copy, and its content."""
+
+    path: str
+    copy_path: str
+    data: bytes = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """The steps of a repair of the version `head`, and the alternatives."""
+
+    uri: str
+    head: int
+    steps: tuple[RepairStep, ...] = ()
+    alternatives: tuple[RepairStep, ...] = ()
+    unmended: tuple[str, ...] = ()
+    """Damage that no repair can fix."""
+    repair: Repair | None = None
+    hints: tuple[tuple[str, int], ...] = ()
+    """The hints to write, each with its version."""
+    asides: tuple[Aside, ...] = ()
+
+    @property
+    def leaves_versions(self) -> int:
+        return sum(step.leaves_versions for step in self.steps)
+
+    @property
+    def nothing_to_do(self) -> bool:
+        return not self.steps
+
+    @property
+    def loses(self) -> tuple[ObjectName, ...]:
+        return tuple(name for step in self.steps for name in step.loses)
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "head": self.head,
+            "nothing_to_do": self.nothing_to_do,
+            "steps": [step.describe() for step in self.steps],
+            "alternatives": [step.describe() for step in self.alternatives],
+            "unmended": list(self.unmended),
+        }
+
 
 # The repair of the hints.
 
@@ -218,19 +320,25 @@ def apply_repair(
         version = commit_repair(store, clock, plan.repair, author)
     else:
         check_head(store, plan.head)
-    unwritten: list[str] = []
-    for path, value in plan.hints:
-        if path == LATEST and version is not None:
-            value = version
+    done = "all else is done" if version is None else f"v{version} is the repaired version"
+    hints = ((path, version if path == LATEST and version is not None else value) for path, value in plan.hints)
+    write_hints(store, hints, [], done, "repair again")
+    return version
+
+
+def write_hints(
+    store: Store, hints: Iterable[tuple[str, int]], problems: Sequence[str], done: str, advice: str
+) -> None:
+    """Write hints, after the rest is `done`. Raise PartlyDone with the `problems`, or if one cannot be written."""
+    unwritten = list(problems)
+    for path, version in hints:
         try:
-            store.overwrite(path, str(value).encode())
+            store.overwrite(path, str(version).encode())
         except OlympiaError as error:
             unwritten.append(error.message)
     if unwritten:
-        done = "all else is done" if version is None else f"v{version} is the repaired version"
         text = f"{done}, but a hint could not be written: {'; '.join(unwritten)}"
-        raise PartlyDone(text, hint="readers work without it; remove the cause, then repair again")
-    return version
+        raise PartlyDone(text, hint=f"readers work without it; remove the cause, then {advice}")
 
 
 def existing_versions(store: Store) -> list[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.clock import Clock
@@ -37,14 +38,21 @@ from olympia_cli.format.paths import SALVAGE_NOTE, FileKind, file_kind
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
-from olympia_cli.ops.export.records import check_apart
-from olympia_cli.ops.fsck import LatestVersion, stray_findings
+from olympia_cli.ops.export import check_apart
+from olympia_cli.ops.fsck import LatestVersion, describe_object_name, stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.repair.content import Content, missing_namespaces, newest_catalog, put_together, suspect
+from olympia_cli.ops.repair.content import (
+    Content,
+    LostRange,
+    missing_namespaces,
+    name_order,
+    newest_catalog,
+    put_together,
+    suspect,
+)
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import NEAR
-from olympia_cli.ops.repair.plan import SalvageReport, name_order
 from olympia_cli.ops.repair.repair import existing_versions, last_lost_version, missing_versions
 from olympia_cli.ops.walk import Flaw
 from olympia_cli.storage.probe import check_exclusive_create
@@ -77,7 +85,52 @@ class _NewCatalog:
         return KeyCodec.of(sizes_of(self.catalog))
 
 
-def salvage(
+@dataclass(frozen=True, slots=True)
+class SalvageReport:
+    """The result of a salvage.
+
+    `origins` counts objects by their source: versions, nodes without a pointer to them, definitions alone. `doubtful`
+    objects are present, each with the reason of the doubt.
+    """
+
+    source: str
+    destination: str
+    from_version: int | None
+    objects: int
+    origins: dict[str, int]
+    lost: tuple[ObjectName, ...]
+    lost_ranges: tuple[LostRange, ...]
+    missing_versions: tuple[int, ...]
+    unreadable: tuple[tuple[str, str], ...]
+    doubtful: tuple[tuple[ObjectName, str], ...]
+    notes: tuple[str, ...]
+
+    @property
+    def complete(self) -> bool:
+        """True if everything that the newest version held has certainly been recovered."""
+        newest = -1 if self.from_version is None else self.from_version
+        return not (
+            self.lost or self.lost_ranges or self.doubtful or any(version > newest for version in self.missing_versions)
+        )
+
+    def describe(self) -> dict[str, Any]:
+        return {
+            "source": self.source,
+            "destination": self.destination,
+            "from_version": self.from_version,
+            "objects": self.objects,
+            "found": self.origins,
+            "complete": self.complete,
+            "lost": [describe_object_name(name) for name in self.lost],
+            "lost_ranges": [lost.describe() for lost in self.lost_ranges],
+            "missing_versions": list(self.missing_versions),
+            "unreadable": [{"path": path, "reason": reason} for path, reason in self.unreadable],
+            "doubtful": [{**describe_object_name(name), "reason": reason} for name, reason in self.doubtful],
+            "notes": list(self.notes),
+        }
+
+
+def salvage_catalog(
     store: Store, dest: Store, clock: Clock, author: Author, progress: Progress = SILENT, *, dry_run: bool = False
 ) -> SalvageReport:
     """Write a catalog of all readable objects to an empty location, and report the others. The order:

@@ -20,8 +20,7 @@ from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, Scope
 from olympia_cli.ops.fsck import Level
-from olympia_cli.ops.repair.plan import RepairPlan
-from olympia_cli.ops.repair.repair import apply_repair, plan_repair
+from olympia_cli.ops.repair.repair import RepairPlan, apply_repair, plan_repair
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers import expire
 from tests.helpers.damage import cut_behind_id, flipped
@@ -95,7 +94,7 @@ def test_reads_and_exports_refuse_it(forgotten):
         create_export(catalog, MemoryStore("copy"), "copy", Scope(Mode.FULL, None, definitions=True))
 
 
-def test_a_repair_keeps_what_is_left_of_it(forgotten):
+def test_a_repair_keeps_the_readable_part_of_a_definition(forgotten):
     store, path, _ = forgotten
     id = Catalog(store).snapshot().table(ORDERS).id
     cut(store, path)
@@ -144,7 +143,7 @@ class TestExchanged:
         assert contents(store) == before
         assert not fsck(store, level=Level.FULL).damaged
 
-    def test_of_a_copy_one_is_lost(self):
+    def test_a_definition_replaced_by_a_copy_is_lost(self):
         store, path = forgetful()
         other = Catalog(store).snapshot().table(LINES).path
         store.overwrite(path, store.read(other))
