@@ -386,8 +386,9 @@ class Damaged(OlympiaError):
         self, code: str, path: str, reason: str, *, hint: str | None = None, command: Sequence[str] = ()
     ) -> None:
         if hint is None and not command:
-            # only these levels of fsck read definitions and action logs
-            command = ("fsck", "--level", "full") if code.startswith(("F3", "F4")) else ("fsck",)
+            # only these levels of fsck read definitions and action logs, or the metadata of tables
+            level = "full" if code.startswith(("F3", "F4")) else "data" if code.startswith("F6") else ""
+            command = ("fsck", "--level", level) if level else ("fsck",)
         super().__init__(f"{path}: {reason}", hint=hint, command=command)
         self.code = code
         self.path = path

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
+from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.errors import (
     CatalogNotFound,
+    Damaged,
     FileTooLarge,
     PathMissing,
     PathOutside,
@@ -15,6 +18,7 @@ from olympia_cli.errors import (
     StoreError,
     VersionNotFound,
 )
+from olympia_cli.format import definitions
 from olympia_cli.format.paths import (
     EXPORT_NOTE,
     JAVA_WIDTH,
@@ -28,11 +32,15 @@ from olympia_cli.format.paths import (
     parse_root_path,
     root_path,
 )
+from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.storage.protocol import Store
 
 _REMAINS = ("node/", "def/table/", "def/view/", "def/ns/", "dtxn/", "def/dtxn/", "vn/", "ops/")
 """The folders of files that only a catalog has. An init that did not finish leaves a catalog definition, no more."""
 _MAX_HINT_BYTES = 2**10
+_INIT_MILLIS = 86_400_000
+"""The largest age of a definition that an init may have left. A later one belonged to a catalog."""
+_MOST_INITS = 16
 _UNFINISHED = {EXPORT_NOTE: "an export", SALVAGE_NOTE: "a salvage"}
 
 
@@ -198,7 +206,7 @@ def catalog_not_found(store: Store) -> CatalogNotFound:
     return CatalogNotFound(f"there is no catalog at {store.uri}", hint=hint, command=("init",))
 
 
-def what_remains(store: Store) -> str:
+def what_remains(store: Store, now_millis: int | None = None) -> str:
     """Name what a place without a root holds of a catalog, in words; empty when it holds nothing."""
     for note, work in _UNFINISHED.items():
         if store.exists(note):
@@ -207,11 +215,36 @@ def what_remains(store: Store) -> str:
         for file in store.list(folder):
             if file_kind(file.path) not in (FileKind.UNKNOWN, FileKind.TEMPORARY, FileKind.HINT):
                 return f"other files of a catalog, such as {file.path}"
+    if path := _lived(store, SystemClock().now_millis() if now_millis is None else now_millis):
+        return f"definitions of a catalog, such as {path}"
     # anything may stand in the place of a hint
     hints = read_hints(store)
     for path, version in ((LATEST, hints.latest), (OLDEST, hints.oldest)):
         if version is not None:
             return f"{path}, which names version {version}"
+    return ""
+
+
+def _lived(store: Store, now_millis: int) -> str:
+    """Return the path of a catalog definition that no unfinished init can have left, or an empty string.
+
+    Each init writes one definition, with an id of its own. A catalog that has lived has several with one id, or one
+    that is old. Definitions that cannot be read are of no init if there are several.
+    """
+    listed = list(islice(store.list("def/catalog/"), _MOST_INITS))
+    paths = [file.path for file in listed if file_kind(file.path) is FileKind.DEFINITION]
+    ids: set[str] = set()
+    for file in listed:
+        if file.path not in paths:
+            continue
+        try:
+            id = definitions.decode(CatalogDef, store.read(file.path), file.path).id
+        except (Damaged, PathMissing):
+            id = ""
+        is_old = bool(id) and now_millis - file.modified_at_millis > _INIT_MILLIS
+        if is_old or id in ids or (not id and len(paths) > 1) or len(paths) == _MOST_INITS:
+            return file.path
+        ids.add(id)
     return ""
 
 

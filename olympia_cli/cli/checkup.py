@@ -220,9 +220,16 @@ def _permission(store: Store, advice: str, mode: int = os.R_OK | os.X_OK) -> Rem
 
 def _more_room(checkup: Checkup, store: Store) -> Remedy:
     """Return the remedy for a full store: a purge if there are marks (it works on a full disk), else an expire."""
+    from olympia_cli.catalog.catalog import Catalog
+    from olympia_cli.catalog.clock import SystemClock
+    from olympia_cli.ops.expire import frees_nothing
+
     values = None if checkup.status is None else checkup.status.values
+    elsewhere = (("df", store.uri), True) if "://" not in store.uri else (("status",), False)
     if values is None or values["read_only"]:
-        return Remedy("free some space", *((("df", store.uri), True) if "://" not in store.uri else (("status",),)))
+        return Remedy("free some space", *elsewhere)
+    if values["quarantine"]["marks"] and frees_nothing(Catalog(store).snapshot(), SystemClock().now_millis()):
+        return Remedy("free some space: no file is in quarantine, so a purge frees nothing", *elsewhere)
     if values["quarantine"]["marks"]:
         return Remedy("stop all writers, and purge the quarantine", ("expire", "purge", "--offline"))
     return Remedy("free some space; an expire frees more", ("expire", "--dry-run"))

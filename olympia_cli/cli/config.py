@@ -76,12 +76,15 @@ def check_keys(config: Mapping[str, Any], *names: str) -> None:
     for key, value in config.items():
         if not isinstance(value, dict) and key not in names:
             text = f"the config file {path} has {quoted(key)} outside of a profile"
-            raise InvalidOption(text, hint="write it in [default]")
+            meant = None if key in _KEYS else nearest(key, _KEYS)
+            raise InvalidOption(text, hint=f"{f'did you mean {meant}? ' if meant else ''}write it in [default]")
     for name in names:
         for key in config[name] if isinstance(config.get(name), dict) else ():
             if key not in _KEYS:
                 meant = "catalog" if key.lower() in _OTHER_WORDS else nearest(key, _KEYS)
                 advice = f"a profile has only catalog and storage; write it in [{name}.storage]"
+                if isinstance(config[name][key], dict) and not meant:
+                    advice = f"a profile is a table of its own: write [{key}] in place of [{name}.{key}]"
                 hint = f"did you mean {meant}?" if meant else advice
                 raise InvalidOption(f"the profile {name} in {path} has {quoted(key)}", hint=hint)
 

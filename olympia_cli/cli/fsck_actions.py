@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,8 @@ from olympia_cli.names import plural
 if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
     from olympia_cli.ops.fsck import FsckRun, Report
-    from olympia_cli.ops.repair import Places, Prefer, RepairPlan, RepairStep, SalvageReport
+    from olympia_cli.ops.repair import Advice, Places, Prefer, RepairPlan, RepairStep, SalvageReport
+    from olympia_cli.storage.protocol import Store
 
 PLACES = 9
 """Number of names to try for an empty place beside the catalog."""
@@ -42,6 +43,8 @@ class NextCommand:
             return "its losses are unknown"
         if self.leaves_versions:
             objects = plural(self.loses, "object") if self.loses else "no object"
+            if "--repair" in self.argv:
+                return f"loses {objects} and {plural(self.leaves_versions, 'version')} of history"
             return f"loses {objects}, and leaves {plural(self.leaves_versions, 'older version')} behind"
         return "loses nothing" if not self.loses else f"loses {plural(self.loses, 'object')}"
 
@@ -59,13 +62,33 @@ def next_commands(session: Session, report: Report, options: Sequence[str]) -> l
 
     data = data_checks(session) if report.level is Level.DATA else None
     with session.progress() as progress:
-        advice = advise(session.store, report, options, lambda: _places(session), progress, data)
+        advice = advise(session.store, report, options, lambda: _places(session), progress, data, _opener(session))
+    return _complete(session, advice)
+
+
+def _complete(session: Session, advice: Sequence[Advice]) -> list[NextCommand]:
+    """Return the commands with the program and the location."""
     here, elsewhere = session.program, session.program_elsewhere
     programs = (here if each.catalog is None else (*elsewhere, "-c", each.catalog) for each in advice)
     return [
         NextCommand((*program, *each.words), each.loses, each.why, each.leaves_versions)
         for program, each in zip(programs, advice, strict=True)
     ]
+
+
+EXPORT_SECONDS = 5
+"""Time of a store operation on an export, which may be unreachable."""
+
+
+def _opener(session: Session) -> Callable[[str], Store]:
+    """Return what opens the location of an export, and does not wait for it."""
+    from olympia_cli.format.paths import size_limit
+    from olympia_cli.storage.open import open_store
+
+    def opened(place: str) -> Store:
+        return open_store(place, {**session.options_for(place), "timeout": EXPORT_SECONDS}, size_limit=size_limit)
+
+    return opened
 
 
 def data_checks(session: Session) -> Any:
@@ -201,12 +224,16 @@ def repair_shown(
     as_json = session.output is Output.JSON
     try:
         planned = plan(session, prefer)
-    except OlympiaError:
+    except OlympiaError as error:
         if not as_json:
             print_report(session, report)
+        if "--salvage" in error.command:
+            commands = commands or next_commands(session, report, options)
+            _name_best(session, error, commands)
         raise
     if not as_json:
         print_report(session, report, to_repair=bool(planned.steps))
+    sequel = _import_after(session, planned)
     version = repair(session, planned, prefer, yes=yes, dry_run=dry_run, message=message)
     after, standing = report, []
     if not planned.nothing_to_do and not dry_run:
@@ -214,7 +241,7 @@ def repair_shown(
         with session.progress() as progress:
             after = fsck(session.store, FsckRequest(report.level, clock=clock, progress=progress))
         standing = note_fsck(session.store, after, clock, False)
-        commands = next_commands(session, after, options)
+        commands = [*sequel, *next_commands(session, after, options)]
         after = with_commands(session, after, commands)
         if not is_rows(session):
             print_report(session, after)
@@ -230,6 +257,23 @@ def repair_shown(
     if not after.damaged:
         say_standing(session, standing)
     return 0 if sound and after.complete else 50 if after.damaged else 3
+
+
+def _name_best(session: Session, error: OlympiaError, commands: Sequence[NextCommand]) -> None:
+    """Name the first of the commands in an error, complete with all locations."""
+    size = len(session.program)
+    if commands and commands[0].argv[:size] == tuple(session.program):
+        error.advice, error.command = f"use a copy ({commands[0].loss})", commands[0].argv[size:]
+
+
+def _import_after(session: Session, plan: RepairPlan) -> list[NextCommand]:
+    """Return the import of an export that has objects which the repair does not bring back."""
+    from olympia_cli.ops.repair import import_advice
+
+    if not any(step.loses or step.reverts or step.lost_ranges for step in plan.steps):
+        return []
+    with session.progress() as progress:
+        return _complete(session, import_advice(session.store, plan.repair, _opener(session), progress))
 
 
 def salvage_shown(

@@ -318,9 +318,9 @@ class Session:
         from olympia_cli.format.paths import LAST_FSCK
         from olympia_cli.ops.last_runs import found_damage
 
-        if (time := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
-            when = f" ({time.replace('T', ' ')}Z)" if time else ""
-            self.say(f"warning: fsck found damage in this catalog{when}: see {self.command('fsck')}")
+        if (damage := found_damage(latest.file.beside.get(LAST_FSCK))) is not None:
+            when = f" ({damage.finished_at.replace('T', ' ')}Z)" if damage.finished_at else ""
+            self.say(f"warning: fsck found damage in this catalog{when}: see {self.command(damage.words)}")
 
     def _warn_of_dates(self, catalog: Catalog) -> None:
         """Warn of a commit that is dated ahead, because the clock of an earlier commit was ahead."""
@@ -446,11 +446,11 @@ class Session:
     def say(self, text: str, *, is_problem: bool = False) -> None:
         """Print a message to stderr. JSON output has none, except with --verbose or --log-format json.
 
-        --quiet prints problems alone: the reasons of the error that follows.
+        --quiet prints problems alone: warnings, and the reasons of the error that follows.
         """
         if self.output in (Output.JSON, Output.JSONL) and not self.verbose and not is_json():
             return
-        if is_problem or not self.quiet:
+        if is_problem or text.startswith("warning: ") or not self.quiet:
             from olympia_cli.cli.output.escape import visible
 
             tell(text if is_json() else visible(text))

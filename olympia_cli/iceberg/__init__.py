@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         encode_metadata,
         outcome_unknown,
         plan_update,
+        read_document,
     )
     from olympia_cli.iceberg.columns import (
         Alteration,
@@ -125,6 +126,7 @@ __all__ = [
     "partition_spec",
     "partly_done",
     "plan_update",
+    "read_document",
     "read_files",
     "read_schema_text",
     "same_sdk",

@@ -259,6 +259,11 @@ class PlannedUpdate:
     reach: Reach
 
 
+def read_document(files: MetadataFiles, state: TableState, reach: Reach) -> dict[str, Any]:
+    """Return the whole metadata of a table, also the parts that PyIceberg does not know."""
+    return parse_metadata(files.read(reach.existing(state.location)), state.location)
+
+
 def plan_update(
     view: CatalogSnapshot | Transaction,
     files: MetadataFiles,
@@ -292,7 +297,7 @@ def plan_update(
     if current is not None and metadata == current.metadata:
         return PlannedUpdate(name, current, current, (), reach)
     if current is not None and metadata.format_version == V3 and current.location not in unwritten:
-        document = parse_metadata(files.read(reach.existing(current.location)), current.location)
+        document = read_document(files, current, reach)
         check_known(document, current.metadata, metadata, current.location)
     number = -1 if current is None else metadata_number(current.location)
     provider = load_location_provider(metadata.location, without_code(metadata.properties))
@@ -552,7 +557,7 @@ def read_metadata(files: MetadataFiles, text: str, location: Location) -> TableM
     try:
         return decode_metadata(files.read(location), text)
     except (ValidationError, ValueError, EOFError, zlib.error, BadGzipFile):
-        raise Damaged("F602", text, "it is not the metadata of an Iceberg table", hint="check the location") from None
+        raise Damaged("F602", text, "it is not the metadata of an Iceberg table") from None
 
 
 def check_property_locations(properties: Properties, reach: Reach) -> None:

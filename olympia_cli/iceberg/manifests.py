@@ -188,6 +188,11 @@ def verify_metadata(location: str, options: Mapping[str, object] | None) -> None
             check_registrable(read_metadata(files, location), location)
         except PathMissing as error:
             raise PathMissing(error.message, hint="check the location") from None
+        except Damaged as error:
+            # no catalog has the file yet, so fsck knows nothing of it
+            if error.command:
+                error.advice, error.command = "check the location", ()
+            raise
 
 
 def files_of(

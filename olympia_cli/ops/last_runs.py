@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.errors import FileTooLarge, OlympiaError, PathMissing, StoreError
@@ -18,6 +18,8 @@ from olympia_cli.storage.protocol import Store
 LAST_EXPIRE = "ops/last-expire.json"
 LAST_EXPORT = "ops/last-export.json"
 MAX_DEPTH = 8
+DEEP = ("full", "data")
+"""Levels of fsck that read more than an fsck without options."""
 
 
 def leave_note(store: Store, path: str, clock: Clock, values: dict[str, Any]) -> None:
@@ -55,8 +57,15 @@ def _is_flat(value: object, levels: int) -> bool:
     return levels > 0 and all(_is_flat(item, levels - 1) for item in inside)
 
 
-def found_damage(note: bytes | StoreError | None) -> str | None:
-    """Return when fsck found damage that no later run has cleared, by the note of the last runs, or None.
+class FoundDamage(NamedTuple):
+    """Damage that fsck found and no later run has cleared: when, and the command that checks again."""
+
+    finished_at: str
+    words: tuple[str, ...]
+
+
+def found_damage(note: bytes | StoreError | None) -> FoundDamage | None:
+    """Return the damage that fsck found, by the note of the last runs, or None.
 
     Every commit calls this, so it reads no other file.
     """
@@ -64,5 +73,8 @@ def found_damage(note: bytes | StoreError | None) -> str | None:
     runs = (record or {}).get("runs")
     for run in runs if isinstance(runs, list) else [record]:
         if isinstance(run, dict) and run.get("damaged") is True and run.get("latest") is not False:
-            return str(run.get("finished_at", ""))[:16]
+            # a shallower fsck may say that the catalog is sound
+            depth = ("--level", run["level"]) if run.get("level") in DEEP else ()
+            past = ("--all-versions",) if run.get("all_versions") is True else ()
+            return FoundDamage(str(run.get("finished_at", ""))[:16], ("fsck", *depth, *past))
     return None

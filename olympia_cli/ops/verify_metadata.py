@@ -35,7 +35,7 @@ def parse_view_metadata(data: bytes, location: str) -> dict[str, Any]:
         else []
     )
     if current not in listed:
-        raise Damaged("F602", location, "its current version is not in it", hint=_HINT)
+        raise Damaged("F602", location, "its current version is not in it")
     return metadata
 
 
@@ -55,14 +55,14 @@ def _parsed(
     try:
         metadata = read_json(unpacked(data, location))
     except (ValueError, OSError, EOFError, zlib.error):
-        raise Damaged("F602", location, "it is empty" if not data else "it is not JSON", hint=_HINT) from None
+        raise Damaged("F602", location, "it is empty" if not data else "it is not JSON") from None
     version = metadata.get("format-version") if isinstance(metadata, dict) else None
     # True equals 1, but is not a version
     if not isinstance(version, int) or isinstance(version, bool) or version < format_versions[0]:
-        raise Damaged("F602", location, f"it is not the metadata of an Iceberg {what}", hint=_HINT)
+        raise Damaged("F602", location, f"it is not the metadata of an Iceberg {what}")
     missing = [key for key in keys if key not in metadata]
     if missing:
-        raise Damaged("F602", location, f"it is Iceberg metadata without {missing[0]!a}", hint=_HINT)
+        raise Damaged("F602", location, f"it is Iceberg metadata without {missing[0]!a}")
     if version not in format_versions:
         raise Unsupported(f"{location}: it is Iceberg metadata of format version {version}")
     return dict(metadata)

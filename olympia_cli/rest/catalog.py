@@ -32,13 +32,14 @@ from olympia_cli.iceberg import (
     folder_of,
     parse_location,
     plan_update,
+    read_document,
     translated,
 )
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
 from olympia_cli.rest.service import Located
-from olympia_cli.rest.updates import check_added, fitted
+from olympia_cli.rest.updates import check_added, check_keys, fitted
 
 R = TypeVar("R")
 Update = tuple[TableName, Sequence[TableRequirement], Sequence[TableUpdate]]
@@ -122,6 +123,7 @@ class ServedCatalog(OlympiaCatalog):
         name, requirements, updates = update
         if current is not None:
             check_code(current.metadata.properties)
+            check_keys(updates, lambda: read_document(self.metadata_files, current, self.reach(name.namespace)))
         for one in updates:
             if isinstance(one, SetPropertiesUpdate):
                 check_code(one.updates)

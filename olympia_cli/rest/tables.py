@@ -22,7 +22,7 @@ from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, 
 from olympia_cli.rest.catalog import ServedCatalog, Update, check_code, check_registered
 from olympia_cli.rest.failures import Failure, bad_request, objects, parsed
 from olympia_cli.rest.service import etag_of, table_answer
-from olympia_cli.rest.updates import check_columns, with_field_numbers
+from olympia_cli.rest.updates import check_columns, remove_key, with_field_numbers
 
 _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
 _UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])
@@ -155,10 +155,14 @@ def _update(document: dict[str, Any], name: TableName) -> Update:
     if given is not None and given != {"namespace": [name.namespace], "name": name.name}:
         raise bad_request("the identifier in the body is not that of the path")
     requirements, updates = objects(document, "requirements"), objects(document, "updates")
+    keys = [remove_key(update) for update in updates if update.get("action") == "remove-encryption-key"]
+    others = [
+        with_field_numbers(update, "spec") for update in updates if update.get("action") != "remove-encryption-key"
+    ]
     return (
         name,
         parsed(_REQUIREMENTS.validate_python, requirements, field="requirements"),
-        parsed(_UPDATES.validate_python, [with_field_numbers(update, "spec") for update in updates], field="updates"),
+        (*parsed(_UPDATES.validate_python, others, field="updates"), *keys),
     )
 
 

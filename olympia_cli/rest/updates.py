@@ -43,6 +43,30 @@ LAST = -1
 # one gets the next free id. Removing a missing part is allowed.
 
 
+class RemoveEncryptionKey(RemovePropertiesUpdate):
+    """The removal of an encryption key, which PyIceberg does not know. It changes nothing: a table with that key is
+    refused.
+    """
+
+    key_id: str = ""
+
+
+def remove_key(document: dict[str, Any]) -> RemoveEncryptionKey:
+    """Return the update of a request."""
+    key = document.get("key-id")
+    if not isinstance(key, str):
+        raise bad_request("updates: remove-encryption-key needs a key-id")
+    return RemoveEncryptionKey(removals=[], key_id=key)
+
+
+def check_keys(updates: Iterable[TableUpdate], document: Callable[[], dict[str, Any]]) -> None:
+    """Raise Failure for the removal of an encryption key that the table has. `document` reads its metadata."""
+    removed = {update.key_id for update in updates if isinstance(update, RemoveEncryptionKey)}
+    keys = document().get("encryption-keys") if removed else None
+    if any(isinstance(key, dict) and key.get("key-id") in removed for key in keys or ()):
+        raise bad_request("encryption-keys of a table cannot be removed here")
+
+
 def check_columns(schema: Schema, before_v3: bool) -> None:
     """Raise Failure for an unreadable schema: duplicate field ids, or initial defaults before format version 3."""
     seen: set[int] = set()

@@ -356,6 +356,76 @@ def test_fsck_advises_another_salvage_after_a_later_commit(run, whole, monkeypat
     assert command["command"][-2:] == ["--salvage", f"{SALVAGED}-2"]
 
 
+def test_a_salvage_that_was_changed_since_says_what_it_loses(run, whole, monkeypatch):
+    gap(place(whole, monkeypatch))
+    run("-c", URI, "fsck", "--salvage", SALVAGED).ok()
+    dropped = next(name for name in objects(memory._shared[f"{NAME}-salvaged"]) if name.kind is Kind.TABLE)
+    run("-c", SALVAGED, "table", "drop", str(dropped)).ok()
+    salvage, promote = run("-c", URI, "fsck", "--json").json["next"]
+    assert (salvage["command"][-2:], salvage["loses"]) == (["--salvage", f"{SALVAGED}-2"], 0)
+    assert (promote["command"][-2:], promote["loses"]) == (["promote", SALVAGED], 1)
+    planned = run(*promote["command"][1:], "--dry-run", "--json").ok().json
+    assert planned["loses"] == promote["loses"]
+
+
+@pytest.mark.parametrize("how", ["missing", "flipped"])
+def test_a_salvage_that_is_damaged_since_is_not_promoted(run, whole, monkeypatch, how):
+    gap(place(whole, monkeypatch))
+    run("-c", URI, "fsck", "--salvage", SALVAGED).ok()
+    copy = memory._shared[f"{NAME}-salvaged"]
+    spoil(copy, str(Catalog(copy).snapshot().root.node.children[0]), how)
+    [salvage] = run("-c", URI, "fsck", "--json").json["next"]
+    assert salvage["command"][-2:] == ["--salvage", f"{SALVAGED}-2"]
+
+
+def test_a_salvage_of_another_catalog_at_this_place_is_not_promoted(run, whole, monkeypatch):
+    gap(place(whole, monkeypatch))
+    run("-c", URI, "fsck", "--salvage", SALVAGED).ok()
+    copy = memory._shared[f"{NAME}-salvaged"]
+    other = Catalog.create(MemoryStore(), order=4)
+    for number in range(LAST):
+        with other.transaction() as transaction:
+            transaction.create_namespace(ns(f"n{number}"))
+    monkeypatch.setattr(
+        memory, "_shared", {NAME: MemoryStore(NAME, files=dict(other.store._files)), copy.uri[9:]: copy}
+    )
+    gap(memory._shared[NAME])
+    [salvage] = run("-c", URI, "fsck", "--json").json["next"]
+    assert salvage["command"][-2:] == ["--salvage", f"{SALVAGED}-2"]
+
+
+def losses(run) -> list[tuple[str, int]]:
+    """Each command's loss as it is printed, and the versions that history lacks."""
+    printed = [line.rpartition("  (")[2][:-1] for line in run("-c", URI, "fsck").stderr.splitlines() if "  (" in line]
+    return [(text, one["leaves_versions"]) for text, one in zip(printed, next_of(run), strict=True)]
+
+
+def next_of(run) -> list[dict[str, Any]]:
+    return run("-c", URI, "fsck", "--json").json["next"]
+
+
+def test_of_several_lost_roots_only_the_last_comes_back(run, whole, monkeypatch):
+    store = place(whole, monkeypatch)
+    store.delete_many([root_path(LAST), root_path(LAST - 1)])
+    (first, left), (other, others_left) = losses(run)
+    assert (first, left) == ("loses no object and 1 version of history", 1)
+    assert (other.endswith(" and 2 versions of history"), others_left) == (True, 2)
+    plan = run("-c", URI, "fsck", "--repair", "--dry-run").stderr
+    assert "only the last of 2 lost versions comes back, and their numbers are used again" in plan
+    assert f"the log of v{LAST - 1} to v{LAST} is gone" in plan
+
+
+def test_a_rollback_that_takes_back_a_drop_loses_something(run, whole, monkeypatch):
+    store = place(whole, monkeypatch)
+    with Catalog(store).transaction() as transaction:
+        transaction.drop_table(table("b.t70"))
+    store.delete_many([root_path(LAST + 1)])
+    rollback = next(one for one in next_of(run) if "rollback" in one["command"])
+    assert (rollback["loses"], rollback["leaves_versions"]) == (0, 1)
+    assert rollback["why"].endswith(f"1 object is as v{LAST} has it; v{LAST + 1} is taken back")
+    assert [text for text, _ in losses(run)] == ["loses nothing", "loses no object and 1 version of history"]
+
+
 def test_a_place_with_a_space_is_quoted(run, whole, monkeypatch, tmp_path):
     store = LocalStore(tmp_path / "my catalog", durable=False)
     store.create_many({path: data for path, (data, _) in whole.items()})

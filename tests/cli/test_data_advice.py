@@ -121,6 +121,22 @@ def test_each_advised_command_loses_as_many_as_stated(place: Place, at: int) -> 
     place.fsck().ok()
 
 
+def test_the_reason_says_how_many_changes_of_the_table_go(place: Place) -> None:
+    """The data file of the first append is in all later snapshots."""
+    place.lake.delete(*(set(place.states[1].data) - set(place.states[0].data)))
+    first = place.fsck().json["next"][0]
+    assert first["command"][-2:] == [place.states[0].metadata, "ns.t"]
+    assert first["why"].endswith(", and loses its last 2 changes with all that was added")
+
+
+def test_a_command_that_reads_lost_metadata_names_the_fsck_that_finds_it(place: Place) -> None:
+    place.lake.cut(place.states[2].metadata)
+    shown = run_here("-c", place.folder, "table", "show", "ns.t", "--schema")
+    shown.failed(40, f"olympia -c {place.folder} fsck --level data")
+    words = ("table", "register", "ns.again", "--verify", "--metadata-location", place.states[2].metadata)
+    run_here("-c", place.folder, *words).failed(40, "check the location")
+
+
 def test_metadata_that_is_not_whole_either_is_passed_over(place: Place) -> None:
     place.lake.delete(place.states[2].metadata, place.states[1].manifest_list)
     told = place.fsck()

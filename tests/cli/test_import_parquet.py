@@ -272,7 +272,7 @@ def test_a_look_shows_the_tables(write, run, empty, tmp_path, look):
         f"created\traw.lines\t1\t1\t{file.stat().st_size}\t0\t{columns}\t{source}/lines",
         f"created\traw.orders\t1\t2\t{size}\t0\tday date, id long, name string\t{source}/orders",
     ]
-    assert shown.lines[2].endswith("2 tables registered  nothing was done")
+    assert shown.lines[2].endswith("2 tables to register  nothing was done")
     assert len(shown.lines) == 3
     assert run(*words).ok().lines[0] == shown.lines[0].rpartition("\t")[0]
     run("-c", empty, "import", "parquet", tmp_path / "raw").ok()
@@ -298,7 +298,7 @@ def test_a_look_at_a_wide_table_shows_the_first_columns_on_a_terminal(write, emp
     assert heading.split() == ["CHANGE", "TABLE", "FILES", "ROWS", "SIZE", "COLUMNS"]
     assert row.startswith("created  raw.t ")
     assert row.rstrip().endswith("c7 long, and 2 more")
-    assert last.endswith("1 table registered  nothing was done")
+    assert last.endswith("1 table to register  nothing was done")
     assert "c9 long" in shown("-o", "wide")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -128,12 +129,46 @@ def test_a_rebuilt_copy(run, lake, tmp_path):
     store = LocalStore(lake)
     id = Catalog(store).snapshot().definition.id
     store.delete_many([file.path for folder in ("vn/", "node/") for file in store.list(folder) if file.path != LATEST])
-    run("rebuild", lake, "-c", tmp_path / "new").ok()
-    run("-c", lake, "promote", tmp_path / "new", "--yes").ok()
+    told = run("rebuild", lake, "-c", tmp_path / "new").ok().stderr
+    promote = f"olympia -c {lake} promote {tmp_path}/new"
+    assert told == f"to put it in the place of the former catalog: {promote}\n"
+    run(*shlex.split(promote)[1:], "--yes").ok()
     assert names(run, lake) == [f"t{number}" for number in range(2, LAST + 1)]
     snapshot = Catalog(store).snapshot()
     assert (snapshot.version, snapshot.definition.id) == (LAST + 1, id)
     run("-c", lake, "fsck", "--level", "full", "--all-versions").ok()
+
+
+def test_where_no_root_was_left_expire_takes_nothing_until_forget(run, lake, tmp_path):
+    run("-c", lake, "export", "create", "old", "--dest", tmp_path / "copy", "--at", "v4").ok()
+    store = LocalStore(lake)
+    store.delete_many([file.path for file in store.list("vn/")])
+    left = {file.path for folder in ("def/", "node/") for file in store.list(folder)}
+    promoted = run("-c", lake, "promote", tmp_path / "copy", "--yes").ok()
+    plan = promoted.stderr.splitlines()
+    assert "keep    all nodes and definitions that are left, until promote --forget" in plan
+    assert any(line.startswith("stop    all writers first: no file names the last version") for line in plan)
+    assert "promote --forget" in plan[-1]
+    everything = ("--grace", "0s", "--quarantine", "0s", "--older-than", "0s", "--keep-last", "1")
+    for _ in range(2):
+        run("-c", lake, "expire", *everything, "--offline", "--yes").ok()
+        run("-c", lake, "expire", "purge", "--offline", "--yes").ok()
+        assert left <= {file.path for folder in ("def/", "node/") for file in store.list(folder)}
+    check_catalog(store, all_versions=False)
+    run("-c", lake, "promote", "--forget", "--offline", "--yes").ok()
+    run("-c", lake, "expire", *everything, "--offline", "--yes").ok()
+    run("-c", lake, "expire", "purge", "--offline", "--yes").ok()
+    assert left.isdisjoint(file.path for folder in ("def/", "node/") for file in store.list(folder))
+    assert names(run, lake) == ["t2", "t3", "t4"]
+    run("-c", lake, "fsck", "--level", "full", "--all-versions").ok()
+
+
+def test_a_hint_names_the_last_version_so_writers_need_not_stop(run, lake, tmp_path):
+    run("-c", lake, "export", "create", "old", "--dest", tmp_path / "copy").ok()
+    store = LocalStore(lake)
+    store.delete_many([file.path for file in store.list("vn/") if file.path != LATEST])
+    planned = run("-c", lake, "promote", tmp_path / "copy", "--dry-run", "--json").ok().json
+    assert (planned["stop_writers"], planned["version"]) == (False, LAST + 2)
 
 
 def test_a_copy_that_holds_data_of_its_own_must_stay(run, lake, tmp_path):
@@ -185,11 +220,22 @@ def test_a_commit_says_that_fsck_found_damage(run, lake, tmp_path):
     warned = run("-c", lake, "ns", "create", "c").ok()
     assert warned.stderr.startswith("warning: fsck found damage in this catalog (20")
     assert warned.stderr.endswith(f": see olympia -c {lake} fsck\n")
-    assert run("-c", lake, "ns", "create", "d", "--quiet").ok().stderr == ""
+    assert run("-c", lake, "ns", "create", "d", "--quiet").ok().stderr == warned.stderr
     assert run("-c", lake, "ns", "create", "e", "--json").ok().stderr == ""
     run("-c", lake, "fsck", "--salvage", tmp_path / "copy").ok()
     run("-c", lake, "promote", tmp_path / "copy", "--yes").ok()
     assert run("-c", lake, "ns", "create", "f").ok().stderr == "", "fsck has looked again"
+
+
+@pytest.mark.parametrize("options", [["--level", "full"], ["--all-versions"], ["--level", "full", "--all-versions"]])
+def test_a_commit_names_the_fsck_that_found_the_damage(run, lake, options):
+    """Only that fsck shows it: the damage is in a definition of an older version, for example."""
+    definition = Catalog(LocalStore(lake)).snapshot().find(table("a.t3"))
+    spoil(LocalStore(lake), str(definition), "flipped")
+    lose_roots(lake, 0)
+    assert run("-c", lake, "fsck", *options).exit_code == 50
+    warned = run("-c", lake, "ns", "create", "c").ok()
+    assert warned.stderr.endswith(f": see olympia -c {lake} fsck {' '.join(options)}\n")
 
 
 @pytest.mark.parametrize("note", [b"", b"{", b"[]", b'{"runs": 3}', b'{"runs": [3, null]}', b"[" * 5000])

@@ -9,6 +9,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,13 @@ from typing import Any
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.format.paths import root_path
+from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import Ran, Run, Sample, program_line
 from tests.cli.test_contract import SHAPES, on_sample  # noqa: F401
 from tests.cli.test_terminal import look
+from tests.helpers.clock import DAY, FakeClock
+from tests.helpers.names import ns
 
 TABLE = "ns.t"
 DATA = {
@@ -239,6 +242,46 @@ class TestVerdicts:
 def crontab_lines() -> list[str]:
     guide = (Path(__file__).parents[2] / "docs/guides/cron-and-ci.md").read_text(encoding="utf-8")
     return re.findall(r"^[*0-9/]+ [*0-9/]+ \* \* \* (.*olympia .*)$", guide, re.MULTILINE)
+
+
+class TestWarnings:
+    """--quiet prints each warning that the command prints without it."""
+
+    def test_a_commit_after_an_fsck_that_found_damage(self, run: Run, place: Path):
+        LocalStore(place).delete_many([root_path(0)])
+        assert run("-c", place, "fsck").exit_code == 50
+        for name, quiet in (("x", ()), ("y", ("-q",))):
+            told = run("-c", place, "ns", "create", name, *quiet).ok().stderr
+            assert told.startswith("warning: fsck found damage")
+
+    def test_a_read_below_a_lost_root(self, run: Run, place: Path):
+        store = LocalStore(place)
+        store.overwrite(LATEST, str(Catalog(store).snapshot().version + 1).encode())
+        for quiet in ((), ("-q",)):
+            told = run("-c", place, "table", "ls", "ns", *quiet).ok().stderr
+            assert told.startswith("warning: vn/latest names version")
+
+    def test_a_commit_whose_hint_cannot_be_written(self, run: Run, place: Path):
+        (place / LATEST).unlink()
+        (place / LATEST).mkdir()
+        for name, quiet in (("x", ()), ("y", ("-q",))):
+            told = run("-c", place, "ns", "create", name, *quiet).ok().stderr
+            assert "warning: the hint vn/latest could not be written" in told
+
+    def test_a_commit_that_is_dated_ahead(self, run: Run, place: Path):
+        store = LocalStore(place)
+        clock = FakeClock(int(time.time() * 1000) + 400 * DAY)
+        with Catalog(store, clock).transaction() as transaction:
+            transaction.create_namespace(ns("ahead"))
+        for name, quiet in (("x", ()), ("y", ("-q",))):
+            told = run("-c", place, "ns", "create", name, *quiet).ok().stderr
+            assert "ahead of this machine's clock" in told
+
+    def test_tables_that_cannot_be_read(self, run: Run, place: Path):
+        run("-c", place, "table", "register", "ns.t", "--metadata-location", f"{place}/none.metadata.json", "-q").ok()
+        for quiet in ((), ("-q",)):
+            told = run("-c", place, "table", "files", *quiet)
+            assert (told.exit_code, told.stderr.startswith("warning: table ns.t: ")) == (3, True), told.stderr
 
 
 def test_the_lines_of_the_guide_print_nothing_when_all_is_well(place: Path, tmp_path: Path):

@@ -3,7 +3,9 @@ do. Every command is typed as it is printed."""
 
 from __future__ import annotations
 
+import os
 import shutil
+import time
 from pathlib import Path
 
 import pytest
@@ -185,3 +187,54 @@ def test_no_salvage_is_written_over_the_remains_of_another_catalog(source: Path,
     with pytest.raises(CatalogNotFound):
         Catalog.open(half)
     assert [name for name, _ in third.snapshot().scan(Kind.NAMESPACE)] == [ns("a")]
+
+
+# Definitions of the catalog alone
+
+
+def definitions_alone(source: Path, *, most: int) -> None:
+    """Leave up to this many definitions of the catalog, and no other file."""
+    for folder in ("vn", "node", "def/ns", "def/table", "ops", "dtxn"):
+        shutil.rmtree(source / folder, ignore_errors=True)
+    for path in sorted((source / "def" / "catalog").iterdir())[most:]:
+        path.unlink()
+
+
+def test_several_definitions_of_one_catalog_are_remains(source):
+    run_here("-c", source, "catalog", "alter", "--set", "k=v").ok()
+    definitions_alone(source, most=2)
+    run_here("init", source).failed(11, "has no root, but definitions of a catalog, such as def/catalog/")
+    run_here("-c", source, "table", "ls").failed(10, "definitions of a catalog", f"olympia -c {source} fsck")
+
+
+def test_an_old_definition_is_what_remains_of_a_catalog(source):
+    definitions_alone(source, most=1)
+    [path] = (source / "def" / "catalog").iterdir()
+    two_days_ago = time.time() - 2 * 86_400
+    os.utime(path, (two_days_ago, two_days_ago))
+    run_here("init", source).failed(11, "has no root, but definitions of a catalog")
+
+
+def test_what_interrupted_inits_left_is_not_in_the_way(tmp_path):
+    """Each leaves a young definition with an id of its own."""
+    place = tmp_path / "place"
+    for _ in range(3):
+        other = tmp_path / "other"
+        run_here("init", other).ok()
+        definitions_alone(other, most=1)
+        (place / "def" / "catalog").mkdir(parents=True, exist_ok=True)
+        [path] = (other / "def" / "catalog").iterdir()
+        path.rename(place / "def" / "catalog" / path.name)
+        shutil.rmtree(other)
+    run_here("init", place).ok()
+    check_catalog(LocalStore(place))
+
+
+def test_one_definition_that_cannot_be_read_is_not_in_the_way_and_two_are(source):
+    run_here("-c", source, "catalog", "alter", "--set", "k=v").ok()
+    definitions_alone(source, most=2)
+    first, second = (source / "def" / "catalog").iterdir()
+    first.write_bytes(b"")
+    run_here("init", source).failed(11, "definitions of a catalog")
+    second.unlink()
+    run_here("init", source).ok()

@@ -145,7 +145,8 @@ def test_hints(run, folder):
 
 def test_a_gap_is_refused_with_the_advice(run, folder):
     root(folder, 2).unlink()
-    run("-c", folder, "fsck", "--repair", "--yes").failed(12, "fsck --salvage DEST", "vn/0010")
+    told = f"olympia -c {folder} fsck --salvage {folder}-salvaged"
+    run("-c", folder, "fsck", "--repair", "--yes").failed(12, told, "vn/0010", "(loses no object, and leaves 3 older")
 
 
 def test_salvage(run, folder, tmp_path):

@@ -258,6 +258,8 @@ class TestKeysThatAreNone:
             ('[default]\ncatalog = "x"\nhush = "hush-hush"\n', ["hush", "catalog and storage"]),
             ('[default]\nuri = "hush-hush"\n', ["uri", "did you mean catalog?"]),
             ('[prod]\nlocation = "hush-hush"\n', ["location", "the profile prod", "did you mean catalog?"]),
+            ('catalgo = "x"\n', ["catalgo", "outside of a profile", "did you mean catalog? write it in [default]"]),
+            ('[profiles.prod]\ncatalog = "x"\n', ["prod", "write [prod] in place of [profiles.prod]"]),
             ('catalog = "x"\n', ["catalog", "outside of a profile", "write it in [default]"]),
             ('endpoint_url = "y"\n[default]\ncatalog = "x"\n', ["endpoint_url", "write it in [default]"]),
         ],

@@ -169,6 +169,8 @@ class TestNext:
     def test_a_hint_that_is_ahead(self, watched):
         (watched.sample.folder / LATEST).write_text("9")
         assert watched.look() == ("needs attention", 51)
+        [reason] = watched.olympia("status", "--json").json["reasons"]
+        assert "versions 8 to 9 are lost, and commits are refused" in reason["text"]
         assert "vn/latest" in watched.follow().stdout
 
     def test_expire_is_overdue(self, watched):

@@ -21,6 +21,7 @@ from olympia_cli.errors import OlympiaError
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion, Kind, ObjectName
 from olympia_cli.ops.expire import undo
+from olympia_cli.ops.repair.promote import apply_promotion, open_copy, plan_promotion
 from olympia_cli.ops.repair.repair import Prefer, apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.storage import memory
@@ -100,6 +101,22 @@ def marked() -> MemoryStore:
     return store
 
 
+def altered() -> MemoryStore:
+    """The latest version changed the definition of the catalog, which no log of an older version has."""
+    store = filled()
+    olympia("expire", "--keep-last", "3", "--older-than", "0s", "--grace", "0s", "--offline", "--yes").ok()
+    olympia("catalog", "alter", "--set", "k=v").ok()
+    return store
+
+
+def undone() -> MemoryStore:
+    """The latest version brought all versions back from quarantine."""
+    store = filled()
+    olympia("expire", "--keep-last", "3", "--older-than", "0s", "--grace", "0s", "--offline", "--yes").ok()
+    olympia("expire", "undo", "--yes").ok()
+    return store
+
+
 def purged() -> MemoryStore:
     store = marked()
     olympia("expire", "purge", "--offline", "--yes").ok()
@@ -111,6 +128,16 @@ def exported() -> MemoryStore:
     olympia("export", "create", "full", "--dest", f"{URI}-full").ok()
     olympia("export", "create", "part", "--mode", "minimal", "--at", "v5", "--dest", f"{URI}-part").ok()
     one_more(store)
+    return store
+
+
+def exported_long_ago() -> MemoryStore:
+    """All versions before the last one are purged, also that of the export's record."""
+    store = filled()
+    olympia("export", "create", "full", "--dest", f"{URI}-full").ok()
+    one_more(store)
+    olympia("expire", "--keep-last", "1", "--older-than", "0s", "--grace", "0s", "--offline", "--yes").ok()
+    olympia("expire", "purge", "--offline", "--yes").ok()
     return store
 
 
@@ -188,7 +215,16 @@ def roles(store: Store) -> Iterator[tuple[str, str]]:
             yield "pin", pin
 
 
-SCENES = (filled, marked, purged, exported, transactions, repaired, in_a_root)
+SCENES = (filled, marked, altered, undone, purged, exported, exported_long_ago, transactions, repaired, in_a_root)
+
+
+def out_of_quarantine(store: Store) -> MemoryStore:
+    """A copy of the store where an undo has brought back what it can."""
+    assert isinstance(store, MemoryStore)
+    copy = MemoryStore(files=dict(store._files))
+    with suppress(OlympiaError):
+        undo(Catalog(copy))
+    return copy
 
 
 @cache
@@ -196,9 +232,10 @@ def scene(make: Callable[[], MemoryStore]) -> Scene:
     store = make()
     beside = {name: dict(other._files) for name, other in memory._shared.items() if name != NAME}
     history = {}
+    there = out_of_quarantine(store)
     for version in range(Catalog(store).snapshot().version):
         with suppress(OlympiaError):
-            history[version] = objects(store, version)
+            history[version] = objects(there, version)
     return Scene(dict(store._files), beside, objects(store), history, dict(roles(store)))
 
 
@@ -242,6 +279,17 @@ CASES: dict[Callable[[], MemoryStore], list[tuple[Damage, ...]]] = {
         (("exchanged", "root", "older root"),),
         (("exchanged", "leaf", "inner"), ("missing", "table"), ("empty", "root before")),
     ],
+    altered: [
+        (("missing", "root"),),
+        (("empty", "root"),),
+        (("empty", "root"), ("missing", "hint")),
+        (("missing", "root"), ("missing", "catalog")),
+    ],
+    undone: [
+        (("missing", "root"),),
+        (("empty", "root"),),
+        (("truncated", "root"), ("missing", "catalog")),
+    ],
     purged: [
         (("truncated", "root"),),
         (("missing", "namespace"),),
@@ -255,6 +303,17 @@ CASES: dict[Callable[[], MemoryStore], list[tuple[Damage, ...]]] = {
         (("flipped", "root"), ("missing", "leaf")),
         (("empty", "pin"), ("missing", "table")),
         (("zeros", "catalog"),),
+        (("missing", "table"), ("missing", "view")),
+        (("missing", "older root"), ("missing", "table")),
+    ],
+    exported_long_ago: [
+        (("missing", "table"),),
+        (("missing", "leaf"),),
+        (("missing", "inner"), ("missing", "last inner")),
+        (("missing", "inner"), ("missing", "last inner"), ("missing", "table"), ("missing", "view")),
+        (("missing", "root"),),
+        (("empty", "root"), ("missing", "leaf"), ("missing", "table")),
+        (("missing", "root"), ("missing", "root before"), ("missing", "table")),
     ],
     transactions: [
         (("missing", "root"),),
@@ -297,7 +356,9 @@ def do(store: Store, paths: dict[str, str], how: str, role: str, other: str = ""
 
 
 class Kept(NamedTuple):
-    """The more the better, the first first. `strangers` are objects that were not there."""
+    """The more the better, the first first. `strangers` are objects that were not there. Versions in quarantine count,
+    if an undo brings them back.
+    """
 
     objects: int = -1
     minus_strangers: int = 0
@@ -310,10 +371,10 @@ def kept(before: Scene, store: Store) -> Kept:
         now, definition = objects(store), Catalog(store).snapshot().definition
     except OlympiaError:
         return Kept()
-    versions = 0
+    versions, there = 0, out_of_quarantine(store)
     for version, content in before.history.items():
         with suppress(OlympiaError):
-            versions += objects(store, version) == content
+            versions += objects(there, version) == content
     same = sum(now.get(name) == found for name, found in before.truth.items())
     return Kept(same, -len(now.keys() - before.truth.keys()), versions, len(read_exports(definition)))
 
@@ -345,15 +406,36 @@ def others(before: Scene, damaged: Files) -> Iterator[tuple[str, Kept]]:
         undo(Catalog(store))
         return store
 
+    def promoted(store: MemoryStore) -> Store:
+        clock = Catalog(store).clock
+        copy = open_copy(memory._shared[f"{NAME}-full"], store, clock)
+        apply_promotion(plan_promotion(store, copy, clock), clock, AUTHOR)
+        return store
+
+    def saved_and_promoted(store: MemoryStore) -> Store:
+        clock, copy = Catalog(store).clock, MemoryStore("new")
+        salvage_catalog(store, copy, clock, AUTHOR)
+        apply_promotion(plan_promotion(store, open_copy(copy, store, clock), clock), clock, AUTHOR)
+        return store
+
+    def repaired_and_imported(store: MemoryStore) -> Store:
+        olympia("fsck", "--repair", "--yes").ok()
+        run_here("-c", URI, "import", "olympia", f"{URI}-full").ok()
+        return store
+
     commands: dict[str, Callable[[MemoryStore], Store]] = {
         "nothing": lambda store: store,
         "salvage": save,
+        "salvage and promote": saved_and_promoted,
         "expire undo": bring_back,
+        "promote the export": promoted,
+        "repair and import": repaired_and_imported,
         **{f"repair {prefer}": repair(prefer) for prefer in ("auto", "rebuild", "rollback")},  # type: ignore[arg-type]
         **{f"rollback {version}": roll_back(version) for version in sorted(before.history)[-4:]},
     }
     for name, command in commands.items():
-        with suppress(OlympiaError):
+        # a copy that is not there, or a repair that is refused
+        with suppress(OlympiaError, KeyError, AssertionError):
             yield name, kept(before, command(place(damaged, before.beside)))
 
 
@@ -381,9 +463,13 @@ def test_no_other_command_keeps_more(make: Callable[[], MemoryStore], damage: tu
         assert len(losses) < MOST_COMMANDS, commands
         first = commands[0]["command"]
         asks = {"--repair", "promote", "rollback"} & set(first)
-        done = run_here(*first[1:], *(["--yes"] if asks else []))
+        done = run_here(*first[1:], *(["--yes"] if asks else []), *(["--json"] if "fsck" in first else []))
         assert done.exit_code == 0 or (done.exit_code == 3 and "--salvage" in first), (first, done.stderr)
         losses.append(commands[0]["loses"])
+        # the repair of a catalog names what brings the rest
+        for then in done.json["next"] if "--repair" in first else []:
+            if "import" in then["command"]:
+                run_here(*then["command"][1:]).ok()
     assert olympia("fsck", "--level", "full", "--json").exit_code == 0
     mended = memory._shared[NAME]
     after, now = kept(before, mended), objects(mended)

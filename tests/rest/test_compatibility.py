@@ -108,8 +108,20 @@ def test_removal_of_missing_parts_makes_no_version(served):
         {"action": "remove-snapshots", "snapshot-ids": [7]},
         {"action": "remove-statistics", "snapshot-id": 7},
         {"action": "remove-partition-statistics", "snapshot-id": 7},
+        {"action": "remove-encryption-key", "key-id": "none"},
     )
     assert served.version == before
+
+
+def test_the_removal_of_an_encryption_key_goes_with_other_updates(served):
+    """Iceberg's own `TableMetadata.Builder` takes a key that is not there as nothing to do."""
+    made(served, "no-keys")
+    removal = {"action": "remove-encryption-key", "key-id": "none"}
+    for updates in ([removal, {"action": "set-properties", "updates": {"a": "b"}}], [removal, REMOVED]):
+        assert committed(served, "no-keys", *updates)["properties"]["a"] == "b"
+    for wrong in ({"action": "remove-encryption-key"}, {"action": "remove-encryption-key", "key-id": 7}):
+        answer = served.post(f"{TABLES}/no-keys", {"requirements": [], "updates": [wrong]})
+        assert (answer.status_code, "key-id" in answer.json()["error"]["message"]) == (400, True)
 
 
 def snapshot(id: int, sequence: int, parent: int | None, branch: str, **more: Any) -> list[dict[str, Any]]:
@@ -339,6 +351,9 @@ def test_a_commit_that_would_lose_encryption_keys_is_refused(served):
     assert registered.json()["metadata"]["encryption-keys"] == document["encryption-keys"]
     update = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"a": "b"}}]}
     answer = served.post(f"{TABLES}/keys", update)
+    assert (answer.status_code, "encryption-keys" in answer.json()["error"]["message"]) == (400, True)
+    removal = {"requirements": [], "updates": [{"action": "remove-encryption-key", "key-id": "k"}]}
+    answer = served.post(f"{TABLES}/keys", removal)
     assert (answer.status_code, "encryption-keys" in answer.json()["error"]["message"]) == (400, True)
     assert served.http.get(f"{TABLES}/keys").json()["metadata"]["encryption-keys"] == document["encryption-keys"]
 

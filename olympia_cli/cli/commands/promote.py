@@ -100,7 +100,7 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
     if report.damaged:
         session.say(f"the catalog is damaged: {session.command('fsck')}", is_problem=True)
         return 50
-    if not plan.is_done:
+    if not plan.is_done and plan.first < plan.version:
         session.say(f"when you no longer need the former catalog: {session.command('promote --forget')}")
     say_standing(session, standing)
     return 0
@@ -130,6 +130,8 @@ def _show(session: Session, plan: PromotePlan) -> None:
     if plan.loses:
         lost = plural(len(plan.loses), "object")
         session.say(f"lose    {lost} that can be read here: missing or different in the copy")
+    if plan.leaves_versions:
+        session.say(f"lose    {plural(plan.leaves_versions, 'version')} in quarantine: no undo can bring them back")
     copied = f"{plural(plan.definitions, 'definition')}, {size(plan.bytes)}"
     session.say(f"copy    {copied}; the nodes are rewritten")
     if plan.lost:
@@ -138,7 +140,9 @@ def _show(session: Session, plan: PromotePlan) -> None:
     if plan.promotion.through > plan.version:
         unchanged = versions_said(range(plan.version + 1, plan.promotion.through + 1))
         session.say(f"skip    {unchanged}, without a change: a lost root may have had the number")
-    if former:
+    if former and not plan.existing:
+        session.say("keep    all nodes and definitions that are left, until promote --forget")
+    elif former:
         session.say(f"keep    {versions_said(former)} aside, readable by number, until promote --forget")
     if plan.exports:
         session.say(f"keep    the record of {plural(len(plan.exports), 'export')}: {', '.join(plan.exports)}")
@@ -146,6 +150,9 @@ def _show(session: Session, plan: PromotePlan) -> None:
     if plan.in_copy:
         tables = "1 table or view has its" if plan.in_copy == 1 else f"{plan.in_copy:,} tables and views have their"
         session.say(f"leave   the data: {tables} files in {copy.uri}, so do not delete it")
+    if plan.stop_writers:
+        text = "no file names the last version, so a writer of the former catalog could still commit"
+        session.say(f"stop    all writers first: {text}", is_problem=True)
     for id in plan.transactions:
         session.say(f"stop    the distributed transaction {id}, which can no longer be committed")
 

@@ -88,6 +88,9 @@ def run(
         )
         assert changed.version is not None
         version = changed.version
+    if not dry_run:
+        promote = session.command(["-c", prefix, "promote", session.location.uri])
+        session.say(f"to put it in the place of the former catalog: {promote}")
     print_imported(session, rebuilt[-1], version, dry_run, "object", hint=_HINT)
 
 

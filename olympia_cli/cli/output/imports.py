@@ -41,7 +41,7 @@ def print_imported(
 
     if dry_run:
         _print_tables(session, outcome)
-    words = [f"{plural(len(outcome.created), 'table')} registered"]
+    words = [f"{plural(len(outcome.created), 'table')} {'to register' if dry_run else 'registered'}"]
     for count, text in (
         (len(outcome.moved_on), "moved on"),
         (outcome.unchanged, "as before"),
@@ -51,9 +51,10 @@ def print_imported(
             words.append(f"{count} {text}")
     if outcome.views:
         words.insert(1, plural(outcome.views, "view"))
-    would = "  nothing was done" if dry_run else ""
     value = {**_describe(session, outcome, version), **more, "dry_run": dry_run}
-    render.outcome(session, value, f"v{version}  {', '.join(words)}{would}")
+    text = ", ".join(words)
+    # no version has them yet
+    render.outcome(session, value, f"{text}  nothing was done" if dry_run else f"v{version}  {text}")
     for former, name in outcome.renamed[:SHOWN]:
         session.say(f"renamed {former} to {name}")
     skipped = [

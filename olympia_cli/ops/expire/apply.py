@@ -37,6 +37,7 @@ from olympia_cli.ops.expire.manifest import (
     Going,
     delete_checked,
     encode_manifest,
+    frees_nothing,
     is_manifest,
     new_manifest_path,
     read_manifest,
@@ -73,7 +74,7 @@ def expire_once(
             text = f"the purge is done, and nothing was marked: {error.message}"
             raise PartlyDone(text, hint="run it again") from error
         if isinstance(error, StorageFull) and planner.facts.marks:
-            raise without_room(error) from error
+            raise without_room(error, frees=not frees_nothing(planner.facts.head, planner.facts.now_millis)) from error
         raise
     version = max([plan.head, *(commit.version for commit in (purged, marked) if commit is not None)])
     leave_note(planner.catalog.store, LAST_EXPIRE, planner.catalog.clock, {**plan.summary(), "version": version})
@@ -218,10 +219,11 @@ def purge(
         return catalog.commit(transaction, message, retry_for=retry_for)
 
     deletions = _deletions(catalog, still_dead, plan.purged, progress) if floors.offline else None
-    commit = _write(commit_purge, deletions) if plan.manifests else None
+    frees = bool(plan.files.totals.files)
+    commit = _write(commit_purge, deletions, frees) if plan.manifests else None
     try:
         files = still_dead()
-        _write(lambda: _write_oldest(catalog), deletions)
+        _write(lambda: _write_oldest(catalog), deletions, frees)
         _delete(catalog, files, plan.purged, progress)
         if plan.parts:
             store.delete_many(plan.parts)
@@ -239,16 +241,16 @@ def purge(
     return commit
 
 
-def _write(write: Callable[[], Written], deletions: Iterator[None] | None) -> Written:
+def _write(write: Callable[[], Written], deletions: Iterator[None] | None, frees: bool) -> Written:
     """Write, and while the store is full run one deletion at a time. There are no `deletions` while writers may be
-    running.
+    running. `frees` is False if there is no file to delete.
     """
     while True:
         try:
             return write()
         except StorageFull as error:
-            if deletions is None:
-                raise without_room(error) from error
+            if deletions is None or not frees:
+                raise without_room(error, frees=frees) from error
             if next(deletions, True):
                 text = f"all that leaves quarantine is deleted, and there is still no room: {error.message}"
                 raise PartlyDone(text, hint="free some space, and go on", command=OFFLINE) from error

@@ -27,7 +27,7 @@ from olympia_cli.format.paths import (
     root_path,
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.expire.manifest import FOLDER
+from olympia_cli.ops.expire.manifest import FOLDER, frees_nothing
 from olympia_cli.ops.expire.retention import Floors, Limits
 from olympia_cli.ops.holders import Holders, store_now_millis
 from olympia_cli.ops.walk import batches
@@ -36,8 +36,18 @@ from olympia_cli.storage.protocol import FileInfo, Store
 MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge free space", ("expire", "purge", "--offline")
 
 
-def without_room(error: StorageFull) -> StorageFull:
-    """Return the error of a full store, with the advice for a catalog with files in quarantine."""
+NOTHING_RESTS = (
+    "free some space, for no file is in quarantine, and a purge frees nothing; when there is room for a mark, "
+    "expire --grace 0s --offline takes young files, too"
+)
+
+
+def without_room(error: StorageFull, *, frees: bool = True) -> StorageFull:
+    """Return the error of a full store, with the advice for a catalog with files in quarantine. `frees` is False if no
+    file is there.
+    """
+    if not frees:
+        return StorageFull(error.message, hint=NOTHING_RESTS)
     return StorageFull(error.message, hint=MAKE_ROOM, command=OFFLINE)
 
 
@@ -91,7 +101,7 @@ def read_facts(catalog: Catalog, floors: Floors, *, probe: bool = True, forgets:
     definition = head.definition
     marks = tuple(read_quarantine(definition))
     now = catalog.clock.now_millis()
-    store_now = _probed(store, now, floors, resting=bool(marks)) if probe else now
+    store_now = _probed(head, now, floors, resting=bool(marks)) if probe else now
     # offline, ages may be below the resolution of the store's clock
     earlier = now if floors.offline else min(now, store_now)
     written = _list_roots(head)
@@ -117,16 +127,16 @@ def read_facts(catalog: Catalog, floors: Floors, *, probe: bool = True, forgets:
     )
 
 
-def _probed(store: Store, now: int, floors: Floors, *, resting: bool) -> int:
+def _probed(head: Snapshot, now: int, floors: Floors, *, resting: bool) -> int:
     """Return the time by the store's clock. If a full store takes no probe and no writer is running, use this machine's
     clock.
     """
     try:
-        return store_now_millis(store)
+        return store_now_millis(head.store)
     except StorageFull as error:
         if floors.offline:
             return now
-        raise without_room(error) if resting else error from error
+        raise without_room(error, frees=not frees_nothing(head, now)) if resting else error from error
 
 
 def _list_roots(latest: Snapshot) -> dict[int, int]:

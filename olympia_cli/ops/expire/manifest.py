@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from olympia_cli.catalog.retained import QuarantineMark, read_quarantine
+from olympia_cli.catalog.retained import QUARANTINE_MILLIS, QuarantineMark, read_quarantine
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, is_foreign_root, parse_root_path, root_path
@@ -144,6 +144,19 @@ def read_manifest(store: Store, path: str) -> Manifest:
     """
     manifest = read_head(store, path)
     return replace(manifest, files=named_files(manifest, store.read_many))
+
+
+def frees_nothing(head: Snapshot, now_millis: int) -> bool:
+    """Return whether a purge with the usual grace period frees no space: the quarantine names no file, and its oldest
+    root is too young. Unknown counts as no.
+    """
+    marks = read_quarantine(head.definition)
+    try:
+        heads = [read_head(head.store, check_pointer(mark.manifest, "")) for mark in marks]
+        oldest = head.store.stat(root_path(marks[0].former_oldest)).modified_at_millis if marks else 0
+    except OlympiaError:
+        return False
+    return now_millis - oldest < QUARANTINE_MILLIS and not any(found.files or found.parts for found in heads)
 
 
 def read_head(store: Store, path: str) -> Manifest:

@@ -12,7 +12,7 @@ from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
 from olympia_cli.catalog.properties import DEFAULT_MAX_AGE, FSCK_MAX_AGE, MAX_AGE
 from olympia_cli.catalog.references import at_version, dated_ahead, oldest_version, resolve, way_out
-from olympia_cli.catalog.retained import ExportRecord, read_exports
+from olympia_cli.catalog.retained import ExportRecord, lost_reason, lost_versions, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import Hints, read_hints
 from olympia_cli.errors import (
@@ -187,8 +187,10 @@ def _hint(snapshot: Snapshot, hints: Hints, lag: int | None) -> Iterator[Reason]
     elif lag is not None and lag > FAR_BEHIND:
         yield Reason(f"the hint vn/latest is {plural(lag, 'version')} behind", mend)
     elif lag is not None and lag < 0:
-        # a root may be lost, so fsck must run before a repair
-        yield Reason(f"the hint vn/latest is {plural(-lag, 'version')} ahead", look)
+        # fsck must run before a repair
+        lost = lost_versions(snapshot.version - lag, snapshot.version, snapshot.definition)
+        text = f": {lost_reason(lost)}, and commits are refused" if lost else ""
+        yield Reason(f"the hint vn/latest is {plural(-lag, 'version')} ahead{text}", look)
 
 
 def _transactions(transactions: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.repair.advice import Places, advise
+    from olympia_cli.ops.repair.advice import Advice, Places, advise, import_advice
     from olympia_cli.ops.repair.promote import (
         PromotePlan,
         apply_promotion,
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "Advice",
     "Places",
     "Prefer",
     "PromotePlan",
@@ -38,6 +39,7 @@ __all__ = [
     "apply_repair",
     "check_free",
     "describe_forget",
+    "import_advice",
     "open_copy",
     "plan_forget",
     "plan_promotion",

@@ -9,12 +9,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.repair_commit import Source
+from olympia_cli.catalog.repair_commit import Repair, Source
 from olympia_cli.catalog.replay import touched
+from olympia_cli.catalog.retained import ExportRecord
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.errors import (
     Damaged,
@@ -27,7 +28,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
-from olympia_cli.names import AtVersion, NamespaceName, ObjectName, TableName, ViewName
+from olympia_cli.names import AtVersion, NamespaceName, ObjectName, TableName, ViewName, plural
 from olympia_cli.ops.export import read_note, resume_words
 from olympia_cli.ops.fsck import (
     REPAIR,
@@ -45,8 +46,18 @@ from olympia_cli.ops.fsck import (
 from olympia_cli.ops.inspect import diff, history, last_changes
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import MOST_VERSIONS
-from olympia_cli.ops.repair.repair import RepairPlan, RepairStep, plan_repair
+from olympia_cli.ops.repair.copies import (
+    MOST_EXPORTS,
+    ComparedExport,
+    Loss,
+    OpenStore,
+    compare_exports,
+    full_exports,
+    plan_copy,
+)
+from olympia_cli.ops.repair.repair import Prefer, RepairPlan, RepairStep, plan_repair
 from olympia_cli.ops.repair.salvage import SalvageReport, plan_salvage, salvaged_from
+from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
 
 MOST_NODES = 2000
@@ -61,6 +72,9 @@ MOST_LOCATIONS = 50
 _NOT_PLANNED = "what it loses is known when it is planned: add --dry-run"
 _LOOKS = ("dump-node", "table history")
 
+LOOK = ("fsck",)
+"""Checks an export that could not be compared."""
+
 
 @dataclass(frozen=True, slots=True)
 class Advice:
@@ -74,10 +88,12 @@ class Advice:
     loses: int | None
     why: str
     leaves_versions: int = 0
-    """The number of older versions that a new catalog lacks."""
+    """The number of older versions that a new catalog, or the repaired history, lacks."""
     catalog: str | None = None
     objects: int = 0
     """The number of objects afterwards, if it is known and the loss is not."""
+    at_the_end: Loss | None = None
+    """The loss if an import of an export follows, which decides about the order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,16 +111,17 @@ def advise(
     places: Callable[[], Places],
     progress: Progress = SILENT,
     data: DataChecks | None = None,
+    opens: OpenStore = open_store,
 ) -> list[Advice]:
     """Return advice: first for the latest version, the best command first, then for other damage.
 
     `looked` are the options of this fsck. `places` finds locations for a new catalog, `data` checks older metadata of
-    tables.
+    tables, and `opens` opens the location of an export.
     """
     if report.read_only:
         return []
     if report.version is None and report.latest is None:
-        return [*_unfinished(store), *_planned(store, report, places, progress, data)]
+        return [*_unfinished(store), *sorted(_planned(store, report, places, progress, data, opens), key=_cost)]
     damage = [finding for finding in report.findings if finding.is_damage]
     past = [finding for finding in damage if of_the_past(finding, report.latest, report.oldest)]
     advice: list[Advice] = []
@@ -121,13 +138,17 @@ def advise(
         why = f"v{report.latest} is sound; a check of all versions raises an alarm about damaged older ones"
         advice.append(Advice(("fsck", *looked, "--acknowledge"), 0, why))
     if len(past) < len(damage) or any(map(_is_hint, report.findings)):
-        advice += sorted(_planned(store, report, places, progress, data), key=_cost)
+        advice += sorted(_planned(store, report, places, progress, data, opens), key=_cost)
     return [*advice, *_own(damage)]
 
 
-def _cost(advice: Advice) -> tuple[bool, int]:
-    """Return the loss, for comparisons. Among unknown losses, the command that keeps most objects comes first."""
-    return (True, -advice.objects) if advice.loses is None else (False, advice.loses)
+def _cost(advice: Advice) -> tuple[bool, bool, int]:
+    """Return the loss, for comparisons. Among unknown losses, the command that keeps most objects comes first, and a
+    command that only looks comes last.
+    """
+    loss = advice.at_the_end or Loss(advice.loses, advice.objects)
+    looks = advice.words == LOOK
+    return (looks, True, -loss.objects) if loss.loses is None else (looks, False, loss.loses)
 
 
 def _unfinished(store: Store) -> Iterator[Advice]:
@@ -151,16 +172,25 @@ def _is_hint(finding: Finding) -> bool:
 
 
 def _planned(
-    store: Store, report: Report, places: Callable[[], Places], progress: Progress, data: DataChecks | None
+    store: Store,
+    report: Report,
+    places: Callable[[], Places],
+    progress: Progress,
+    data: DataChecks | None,
+    opens: OpenStore,
 ) -> Iterator[Advice]:
     is_large = report.checked["nodes"] > MOST_NODES or (_root_is_lost(report) and _kept(report) > MOST_VERSIONS)
     if report.level is Level.HINTS or not report.complete or is_large:
         yield Advice(tuple(REPAIR.split()), None, _NOT_PLANNED)
+        with suppress(OlympiaError):
+            for record in full_exports(store)[:MOST_EXPORTS]:
+                yield Advice(("promote", record.location), None, f"{_export(record)}; {_NOT_PLANNED}")
         return
     try:
         plan = plan_repair(store, alternatives=True, progress=progress)
     except Refused as refused:
-        yield from _salvage(store, refused.message, places(), progress)
+        yield from _salvage(store, refused.message, places(), opens, progress)
+        yield from _exports(store, opens, progress)[0]
         return
     except (StorageFailed, StorageDenied) as error:
         # the findings are still reported
@@ -169,21 +199,102 @@ def _planned(
     except Unsupported:
         return  # the program that wrote it may be able to repair it
     if plan.steps:
-        yield Advice(
-            tuple(REPAIR.split()), _lost(plan.steps), _why(plan), objects=sum(step.objects for step in plan.steps)
-        )
+        advice, exports = _exports(store, opens, progress) if _lost(plan.steps) != 0 else ([], [])
+        yield from advice
+        objects = sum(step.objects for step in plan.steps)
+        first = Advice(tuple(REPAIR.split()), _lost(plan.steps), _why(plan), plan.leaves_versions, objects=objects)
+        yield _with_import(first, plan.repair, exports)
         for step in plan.alternatives:
-            yield Advice((*REPAIR.split(), "--prefer", step.kind), _lost([step]), step.text, objects=step.objects)
+            other = Advice(
+                (*REPAIR.split(), "--prefer", step.kind),
+                _lost([step]),
+                step.text,
+                step.leaves_versions,
+                objects=step.objects,
+            )
+            prefer: Prefer = "rollback" if step.kind == "rollback" else "rebuild"
+            yield _with_import(other, plan_repair(store, prefer=prefer).repair if exports else None, exports)
         if any(step.lost_ranges for step in plan.steps):
-            yield from _salvage(store, "a repair leaves something open", places(), progress)
+            yield from _salvage(store, "a repair leaves something open", places(), opens, progress)
     elif any(finding.hint == SALVAGE for finding in report.findings):
-        yield from _salvage(store, "a repair does not close a gap", places(), progress)
+        yield from _salvage(store, "a repair does not close a gap", places(), opens, progress)
     else:
         yield from _same_ids(store, report)
         yield from _tables(store, report, data)
         # after an acknowledgement, the latest version is newer than the checked one
         if report.last_sound_version is not None and report.last_sound_version != report.latest:
             yield from _rollback(store, report.last_sound_version, data)
+
+
+# The exports of the catalog
+
+
+def _export(record: ExportRecord) -> str:
+    return f"the full export {record.name} of v{record.version}"
+
+
+def _exports(store: Store, opens: OpenStore, progress: Progress) -> tuple[list[Advice], list[ComparedExport]]:
+    """Return the promotions of full exports, and a look at each export that cannot be compared; and the others."""
+    advice, exports = [], []
+    try:
+        records = full_exports(store)
+    except OlympiaError:
+        return [], []
+    for record, compared in compare_exports(store, records, opens, progress):
+        if isinstance(compared, ComparedExport):
+            exports.append(compared)
+            loss = compared.promoted()
+            why = f"{_export(record)}, {plural(compared.plan.objects, 'object')}, takes the catalog's place"
+            advice.append(Advice(("promote", record.location), loss.loses, why, objects=loss.objects))
+        else:
+            why = f"{_export(record)} could not be compared: {compared.message}; run this fsck again when it can be"
+            advice.append(Advice(LOOK, 0, why, catalog=record.location))
+    unread = records[MOST_EXPORTS:]
+    for record in unread[:1]:
+        why = f"{_export(record)}{f' and {len(unread) - 1:,} older' if unread[1:] else ''} was not compared"
+        advice.append(Advice(LOOK, 0, why, catalog=record.location))
+    return advice, exports
+
+
+def _with_import(advice: Advice, repair: Repair | None, exports: Sequence[ComparedExport]) -> Advice:
+    """Return the advice of a repair with its loss by the exports, and the import that loses least afterwards."""
+    if repair is None:
+        return advice
+    losses = [each.repaired(repair) for each in exports if each.latest is not None]
+    if losses:
+        advice = replace(advice, loses=losses[0].loses)
+    best = import_after(repair, exports)
+    if best is None:
+        return advice
+    export, loss = best
+    rest = "" if loss.loses is None else f"; then {plural(loss.loses, 'object')} lost" if loss.loses else ""
+    words = shlex.join(("import", "olympia", export.record.location))
+    why = f"{advice.why}; then {words} brings what is missing{rest}"
+    return replace(advice, why=why, at_the_end=loss)
+
+
+def import_after(repair: Repair, exports: Sequence[ComparedExport]) -> tuple[ComparedExport, Loss] | None:
+    """Return the export whose import after a repair loses least, and the loss. None if no import brings anything."""
+    losses = [(export, loss) for export in exports if (loss := export.brought_back(repair)) is not None]
+    useful = [(export, loss) for export, loss in losses if loss.loses is None or _gains(export, loss, repair)]
+    return min(useful, key=lambda pair: (pair[1].loses is None, pair[1].loses or -pair[1].objects), default=None)
+
+
+def _gains(export: ComparedExport, loss: Loss, repair: Repair) -> bool:
+    alone = export.repaired(repair).loses
+    return alone is None or loss.loses is None or loss.loses < alone
+
+
+def import_advice(store: Store, repair: Repair | None, opens: OpenStore, progress: Progress = SILENT) -> list[Advice]:
+    """Return the import that brings what a repair loses, if an export has it."""
+    if repair is None:
+        return []
+    best = import_after(repair, _exports(store, opens, progress)[1])
+    if best is None:
+        return []
+    record = best[0].record
+    why = f"{_export(record)} has objects that the repair could not bring back"
+    return [Advice(("import", "olympia", record.location), 0, why)]
 
 
 def _root_is_lost(report: Report) -> bool:
@@ -209,7 +320,7 @@ def _why(plan: RepairPlan) -> str:
     return "; ".join([step.text for step in plan.steps] + unsure[:1])
 
 
-def _salvage(store: Store, refused: str, places: Places, progress: Progress) -> Iterator[Advice]:
+def _salvage(store: Store, refused: str, places: Places, opens: OpenStore, progress: Progress) -> Iterator[Advice]:
     words = (*SALVAGE.split()[:-1], places.empty)
     try:
         report = plan_salvage(store, places.empty, progress)
@@ -219,17 +330,36 @@ def _salvage(store: Store, refused: str, places: Places, progress: Progress) -> 
     except Unsupported:
         return
     origin = "what files are left" if report.from_version is None else f"what v{report.from_version} holds"
-    source = Source(store.uri, report.from_version)
-    finished = next((place for place, written_from in places.salvages.items() if written_from == source), None)
-    if finished is not None:
-        why = f"{refused}; a salvage wrote {origin} to {finished}, and this puts it in the catalog's place"
-        yield Advice(("promote", finished), _left_behind(report), why, objects=report.objects)
-        return
+    left, source = _left_behind(report), Source(store.uri, report.from_version)
+    for place in (place for place, written_from in places.salvages.items() if written_from == source):
+        loss = _promoted_salvage(store, place, left, opens, progress)
+        if loss is None:
+            continue
+        why = f"{refused}; a salvage wrote {origin} to {place}, and this puts it in the catalog's place"
+        yield Advice(("promote", place), loss.loses, why, objects=loss.objects)
+        if loss.loses == left:
+            return
     why = (
         f"{refused}; this writes {origin}, {report.objects:,} objects, into a new catalog, which promote puts in place"
     )
     versions, _ = list_versions(store)
-    yield Advice(words, _left_behind(report), why, max(len(versions) - 1, 0), objects=report.objects)
+    yield Advice(words, left, why, max(len(versions) - 1, 0), objects=report.objects)
+
+
+def _promoted_salvage(store: Store, place: str, left: int | None, opens: OpenStore, progress: Progress) -> Loss | None:
+    """Return the loss if a finished salvage takes the catalog's place, or None if it cannot. `left` is the loss of the
+    salvage itself: commits since may have dropped or changed its objects.
+    """
+    try:
+        plan = plan_copy(store, opens(place), progress)
+    except (StorageFailed, StorageDenied):
+        return Loss(None, 0)
+    except OlympiaError:
+        return None
+    copy = plan.copy.snapshot
+    if plan.is_done or copy.definition.id != plan.catalog.id:
+        return None
+    return Loss(None if left is None else left + len(plan.loses), plan.objects - len(plan.loses))
 
 
 def _left_behind(report: SalvageReport) -> int | None:
@@ -308,11 +438,13 @@ def _older(head: Snapshot, found: CatalogObject[ObjectDefinition], data: DataChe
     """Yield the commands that return to older sound metadata of an object, the newest first."""
     name, now = found.name, found.definition
     if isinstance(name, TableName) and isinstance(now, TableDef):
-        for location in islice(_older_locations(head, name, now), MOST_LOCATIONS):
+        for back, location in enumerate(islice(_older_locations(head, name, now), MOST_LOCATIONS), 1):
             older = TableDef(id=now.id, table_format=now.table_format, iceberg_metadata_location=location)
             if not any(True for _ in data.check([(name, older)], SILENT)):
                 words = command_words("table", "alter", "--metadata-location", location, names=[str(name)])
-                yield Advice(words, 1, f"the table {name} goes back to {location}, which is sound with all its files")
+                change = "change" if back == 1 else f"{back} changes"
+                why = f"the table {name} goes back to {location}, which is sound with all its files"
+                yield Advice(words, 1, f"{why}, and loses its last {change} with all that was added")
     elif isinstance(name, ViewName):
         for revision in islice(history(head, name), 1, MOST_LOCATIONS):
             view = None if revision.after is None else revision.after.definition

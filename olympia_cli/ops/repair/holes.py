@@ -339,6 +339,16 @@ class History:
             self._do_all(_told(root.actions), [whole])
         return (whole, first.root is not None and not first.root.node.children) if whole.exact else None
 
+    def after(self, version: int, entries: Mapping[str, Value]) -> dict[str, Value] | None:
+        """Return the latest content by that of an older version and the log since; None if the log is incomplete."""
+        whole = HoleContent(Hole("", None, "", ""), self._codec, version, dict(entries))
+        for later in range(version + 1, self._head + 1):
+            actions = _told(self._files.root(later).actions) if later in self._exists else None
+            if actions is None or rollback_target(actions) is not None:
+                return None
+            self._do_all(actions, [whole])
+        return whole.entries if whole.exact else None
+
     def _read(self, root: ReadRoot | None, filled: HoleContent) -> bool:
         """Take the keys of a hole from a version. Return False if they cannot be read there."""
         if root is None or root.root is None:

@@ -36,7 +36,6 @@ from olympia_cli.catalog.retained import (
     read_promotion,
     without_protection,
     write_promotion,
-    write_quarantine,
 )
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
 from olympia_cli.catalog.versions import Hints, read_hints, read_root
@@ -62,7 +61,7 @@ from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.lost_commits import NEAR
-from olympia_cli.ops.repair.repair import plan_hints, write_hints
+from olympia_cli.ops.repair.repair import Quarantine, plan_hints, settle_quarantine, write_hints
 from olympia_cli.ops.repair.salvage import gather, left_definition
 from olympia_cli.ops.walk import Flaw, failures_pass
 from olympia_cli.storage.protocol import Store
@@ -182,7 +181,11 @@ class PromotePlan:
     """The number of tables and views with metadata at the copy's own location."""
     transactions: tuple[str, ...] = ()
     """Open transactions, which can no longer be committed."""
+    stop_writers: bool = False
+    """True if no file names the number of the last version. Then a writer of the former catalog could still commit."""
     not_before_millis: int = 0
+    leaves_versions: int = 0
+    """The number of versions in quarantine that no undo can bring back afterwards."""
 
     @property
     def version(self) -> int:
@@ -222,6 +225,8 @@ class PromotePlan:
             "exports": self.exports,
             "transactions": list(self.transactions),
             "stays_in_copy": self.in_copy,
+            "stop_writers": self.stop_writers,
+            "leaves_versions": self.leaves_versions,
         }
 
 
@@ -248,7 +253,7 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
     changes = comparison.changes()
     if former is not None:
         _check_same_catalog(store, copy, former.definition, comparison)
-    catalog = _definition(former, copy, first, promotion)
+    catalog, quarantine = _definition(store, former, versions, copy, first, promotion)
     return PromotePlan(
         store=store,
         copy=copy,
@@ -267,8 +272,10 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
         definitions=sum(path not in live for _, path in copy.entries()),
         bytes=sum(size for path, size in comparison.sizes.items() if path not in live),
         in_copy=comparison.in_copy,
+        stop_writers=not versions and hints.latest is None,
         transactions=tuple(saved.id for saved in transactions if saved.state(clock) is State.OPEN),
         not_before_millis=_newest_time(files, gathered.versions),
+        leaves_versions=len(quarantine.lost),
     )
 
 
@@ -320,7 +327,8 @@ def _next_numbers(versions: Sequence[int], hints: Hints, transactions: Sequence[
     numbers = [hints.latest, hints.oldest, *(saved.began_at_version for saved in transactions)]
     named = max((number for number in numbers if number is not None and number < MAX_VERSION - NEAR), default=-1)
     if not versions:
-        return Promotion(named + 1, named + 1)
+        # at least one version is kept aside: as long as it is, no expire takes the files that are left
+        return Promotion(max(named, 0) + 1, max(named, 0) + 1)
     version = versions[-1] + 1
     # a hint far ahead is garbage that happens to be a number
     return Promotion(version, max(version, named + 1) if named <= versions[-1] + NEAR else version)
@@ -348,11 +356,13 @@ def _first(versions: Sequence[int], former: FormerCatalog | None, hints: Hints, 
 # What the new version says of the catalog
 
 
-def _definition(former: FormerCatalog | None, copy: Copy, first: int, promotion: Promotion) -> CatalogDef:
+def _definition(
+    store: Store, former: FormerCatalog | None, versions: Sequence[int], copy: Copy, first: int, promotion: Promotion
+) -> tuple[CatalogDef, Quarantine]:
     """Return the copy's definition, with the id, the exports and the expired versions of the catalog that it
-    replaces.
+    replaces, and what becomes of the quarantine.
     """
-    own = copy.snapshot.definition
+    quarantine, own = Quarantine(), copy.snapshot.definition
     if former is None:
         catalog = without_protection(own)
     else:
@@ -360,12 +370,11 @@ def _definition(former: FormerCatalog | None, copy: Copy, first: int, promotion:
         catalog.id = former.definition.id
     is_told = former is not None and former.exact and EXPIRE_OLDEST in catalog.properties
     if former is None or not former.exact or (first and not is_told):
-        # as after a repair: files that were in quarantine then may be purged
-        write_quarantine(catalog, [])
-        for key in (EXPIRE_OLDEST, EXPIRE_PURGED):
-            catalog.properties[key] = str(first)
+        quarantine = settle_quarantine(store, catalog, versions, first)
+        catalog.properties[EXPIRE_OLDEST] = str(first)
+        catalog.properties.setdefault(EXPIRE_PURGED, str(first))
     write_promotion(catalog, promotion)
-    return catalog
+    return catalog, quarantine
 
 
 def _check_same_catalog(store: Store, copy: Copy, former: CatalogDef, comparison: _Comparison) -> None:

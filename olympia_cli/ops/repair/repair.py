@@ -17,7 +17,14 @@ from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author, written_by_java
 from olympia_cli.catalog.properties import EXPIRE_OLDEST, EXPIRE_PURGED
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
-from olympia_cli.catalog.retained import keep_protection, lost_versions, purged_before, write_quarantine
+from olympia_cli.catalog.retained import (
+    QuarantineMark,
+    keep_protection,
+    lost_versions,
+    purged_before,
+    read_quarantine,
+    write_quarantine,
+)
 from olympia_cli.catalog.snapshot import check_supported, expired_before, marked_oldest
 from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints, what_remains
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone, PathMissing, Refused
@@ -75,6 +82,8 @@ class RepairStep:
     """The objects that are known only from leftover files."""
     objects: int = 0
     """The number of objects afterwards. A `rollback` counts no object that it returns to an older state."""
+    leaves_versions: int = 0
+    """The number of versions that nothing can bring back afterwards: lost ones, and those that leave quarantine."""
 
     @property
     def cost(self) -> tuple[bool, int, int]:
@@ -91,6 +100,7 @@ class RepairStep:
             "lost_ranges": [lost.describe() for lost in self.lost_ranges],
             "details": list(self.details),
             "doubtful": [describe_object_name(name) for name in self.doubtful],
+            "leaves_versions": self.leaves_versions,
         }
 
 
@@ -120,6 +130,10 @@ class RepairPlan:
     hints: tuple[tuple[str, int], ...] = ()
     """The hints to write, each with its version."""
     asides: tuple[Aside, ...] = ()
+
+    @property
+    def leaves_versions(self) -> int:
+        return sum(step.leaves_versions for step in self.steps)
 
     @property
     def nothing_to_do(self) -> bool:
@@ -223,7 +237,10 @@ def _aside(stray: ChainRoot) -> Aside:
 
 Prefer = Literal["auto", "rollback", "rebuild"]
 
-_SALVAGE = f"write what can be read into a new catalog with: {SALVAGE}"
+
+def _refused(text: str) -> Refused:
+    """Return the refusal of a repair that a salvage must replace."""
+    return Refused(text, hint="write what can be read into a new catalog", command=tuple(SALVAGE.split()))
 
 
 def plan_repair(
@@ -245,7 +262,7 @@ def plan_repair(
     errors = latest.errors()
     catalog = newest_catalog(files, every, latest)
     if catalog is None:
-        raise Refused("no version has a catalog definition that can be read", hint=_SALVAGE)
+        raise _refused("no version has a catalog definition that can be read")
     check_supported(catalog.definition, catalog.path or root_path(catalog.version))
     versions = _counting(every, catalog, hints)
     codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
@@ -267,7 +284,7 @@ def plan_repair(
         if catalog.path is None:
             origin = f"v{catalog.version} and the log have it" if catalog.exact else f"v{catalog.version} has it"
             content.notes.insert(0, f"the catalog definition is taken as {origin}")
-    catalog = _settled(catalog, every, versions[0], hints)
+    catalog, quarantine = _settled(store, catalog, every, versions[0], hints)
     # if two objects have one id, a person must decide which of them stays
     damaged = last_lost is not None or any(error.code != "F305" for error in errors)
     hint_steps, writes, stays = plan_hints(store, hints, versions, catalog, damaged)
@@ -280,7 +297,8 @@ def plan_repair(
     damage = tuple(f"{error.path}: {error.message}" if error.path else error.message for error in problems)
     roots = () if content.lost_commits is None else tuple(map(root_path, content.lost_commits.versions))
     answers = tuple(dict.fromkeys([*(error.path for error in errors if error.path), *roots]))
-    mending = _Mending(files, versions, latest, catalog, content, damage, lost[-1] if lost else None, answers)
+    ahead = lost[-1] if lost else None
+    mending = _Mending(files, versions, latest, catalog, content, damage, ahead, answers, quarantine)
     return mending.choose(prefer, alternatives, plan)
 
 
@@ -332,7 +350,7 @@ def existing_versions(store: Store) -> list[int]:
     if versions:
         return versions
     if what_remains(store):
-        raise Refused(f"{store.uri} has no root of any version", hint=_SALVAGE)
+        raise _refused(f"{store.uri} has no root of any version")
     raise catalog_not_found(store)
 
 
@@ -362,32 +380,67 @@ def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> lis
     missing, count = missing_versions(counting, 5)
     if missing:
         shown = ", ".join(map(str, missing)) + (", …" if count > len(missing) else "")
-        raise Refused(
+        raise _refused(
             f"{'version' if count == 1 else 'versions'} {shown} of up to {head} "
             f"{'is' if count == 1 else 'are'} missing: the highest root is {root_path(head)}, and the "
-            "next commit could land in the gap",
-            hint=_SALVAGE,
+            "next commit could land in the gap"
         )
     return counting
 
 
-def _settled(catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hints) -> FormerCatalog:
-    """Return the definition. If it is an older one, empty its quarantine, as the files may be purged since.
-
-    This frees no file: the next expire finds the existing ones again.
-    """
+def _settled(
+    store: Store, catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hints
+) -> tuple[FormerCatalog, Quarantine]:
+    """Return the definition and its quarantine. In an older definition, only whole marks stay."""
     if catalog.exact:
-        return catalog
+        return catalog, Quarantine()
     definition = CatalogDef()
     definition.CopyFrom(catalog.definition)
     oldest = expired_before(definition)
     if first - 1 not in every and hints.oldest is not None and hints.oldest >= first:
         # the roots are gone, and by the hint an expire has deleted them
         oldest = max(oldest, first)
+    return replace(catalog, definition=definition), settle_quarantine(store, definition, every, oldest)
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantine:
+    """The versions that `expire undo` can bring back after a repair, and the existing ones that it no longer can."""
+
+    kept: tuple[int, ...] = ()
+    lost: tuple[int, ...] = ()
+
+
+def settle_quarantine(store: Store, definition: CatalogDef, existing: Sequence[int], oldest: int) -> Quarantine:
+    """Keep the marks of an older definition up to version `oldest` if all their roots and manifests exist.
+
+    A later commit, which is lost, may have purged or undone them. A kept mark does no harm: an undo reads the
+    quarantine before it brings anything back, and a purge checks again that no version needs a file. Files of forgotten
+    marks stay until the next expire.
+    """
+    kept: list[QuarantineMark] = []
+    versions, purged = set(existing), oldest
+    for mark in reversed(read_quarantine(definition)):
+        resting = range(mark.former_oldest, mark.oldest)
+        if mark.oldest != purged or not versions.issuperset(resting) or not store.exists(mark.manifest):
+            break
+        kept.insert(0, mark)
+        purged = mark.former_oldest
+    before = min((mark.former_oldest for mark in read_quarantine(definition)), default=oldest)
     if oldest:
-        definition.properties[EXPIRE_OLDEST] = definition.properties[EXPIRE_PURGED] = str(oldest)
-    write_quarantine(definition, [])
-    return replace(catalog, definition=definition)
+        definition.properties[EXPIRE_OLDEST], definition.properties[EXPIRE_PURGED] = str(oldest), str(purged)
+    write_quarantine(definition, kept)
+    lost = tuple(version for version in existing if before <= version < purged)
+    return Quarantine(tuple(version for version in existing if purged <= version < oldest), lost)
+
+
+def _rest(quarantine: Quarantine) -> str:
+    """Return what becomes of the versions in quarantine, as the end of a sentence."""
+    kept, lost = (
+        f"v{numbers[0]} to v{numbers[-1]}" if numbers else "" for numbers in (quarantine.kept, quarantine.lost)
+    )
+    stay = f"; {kept} stay in quarantine" if kept else ""
+    return f"{stay}; {lost} leave quarantine, and no undo can bring them back" if lost else stay
 
 
 # Which way
@@ -408,6 +461,7 @@ class _Mending:
     """The version that `vn/latest` names, if it is later than the last root."""
     answers: tuple[str, ...]
     """The damaged files."""
+    quarantine: Quarantine
 
     @property
     def codec(self) -> KeyCodec:
@@ -448,10 +502,17 @@ class _Mending:
         text += f", {len(lost):,} lost" if lost else f", {nothing}"
         if content.lost_keys:
             text += f"; {len(content.lost_keys):,} keys that no object can have are dropped"
+        text += _rest(self.quarantine)
         stale, doubtful = (tuple(sorted(set(names), key=name_order)) for names in (content.stale, content.doubtful))
         doubts = [f"doubtful: {name.kind.word} {name}: {content.doubtful[name]}" for name in doubtful]
-        details, unsure = (*self.damage, *content.notes, *doubts), tuple(content.lost_ranges)
-        return RepairStep("rebuild", text, lost, stale, unsure, details, (), doubtful, len(content.entries))
+        commits = [] if content.lost_commits is None else content.lost_commits.versions
+        gone = [f"the log of {content.lost_commits.named} is gone"] if content.lost_commits else []
+        if commits[1:]:
+            gone.append(f"only the last of {len(commits)} lost versions comes back, and their numbers are used again")
+        details, unsure = (*self.damage, *content.notes, *gone, *doubts), tuple(content.lost_ranges)
+        # the repaired version has the content of the last lost one
+        left = len(commits[1:]) + len(self.quarantine.lost)
+        return RepairStep("rebuild", text, lost, stale, unsure, details, (), doubtful, len(content.entries), left)
 
     def _rollback_step(self, target: int) -> RepairStep:
         root, content, codec = self.files.root(target).root, self.content, self.codec
@@ -470,12 +531,19 @@ class _Mending:
         clauses = (_objects(len(loses), "lost"), _objects(len(reverts), f"as v{target} has {{}}"))
         text = (
             f"go back to v{target}, the last sound version: {', '.join(filter(None, clauses)) or 'no object changes'}"
+            f"{'' if content.lost_commits is None else f'; {content.lost_commits.named} is taken back'}"
+            f"{_rest(self.quarantine)}"
         )
         lost, older = tuple(sorted(loses, key=name_order)), tuple(sorted(reverts, key=name_order))
         back = tuple(sorted(returns, key=name_order))
         # an object that comes back may have been dropped on purpose, and counts half
         current = len(entries) - len(reverts - returns) - len(returns) // 2
-        return RepairStep("rollback", text, lost, older, unsure, self.damage, back, objects=current)
+        commits = () if content.lost_commits is None else content.lost_commits.versions
+        # an object that comes back undoes the drop of the latest version
+        left = (len(commits) or bool(back)) + len(self.quarantine.lost)
+        return RepairStep(
+            "rollback", text, lost, older, unsure, self.damage, back, objects=current, leaves_versions=left
+        )
 
     def _rebuild(self) -> Repair:
         content, head = self.content, self.versions[-1]

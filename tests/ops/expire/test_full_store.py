@@ -202,3 +202,23 @@ def test_mark_failing_after_the_purge_reports_the_purge_done(place):
     assert place.roots[0] == oldest_version(place.head)
     assert purge_once(planner(place, place.store), planner(place, place.store).purge()) == place.head.version
     assert mark(place.catalog, place.plan().mark) is not None
+
+
+def test_a_quarantine_without_files_frees_nothing_and_says_so():
+    """All files of the mark are too young, so the purge has no file to delete."""
+    place = Place()
+    place.namespace()
+    for number in range(12):
+        place.commit(f"a.t{number}")
+    grace = Floors(DAY, 0, offline=True)
+    assert place.mark(grace, keep_last=1, older_than="0s", offline=True) is not None
+    for floors in (grace, Floors(DAY, HOUR)):
+        with pytest.raises(StorageFull) as raised:
+            purge_all(place, full(place), floors)
+        assert raised.value.command == ()
+        assert "no file is in quarantine" in raised.value.advice
+        place.clock.advance(2 * HOUR)
+    assert read_quarantine(place.head.definition), "nothing was purged"
+    place.clock.advance(2 * DAY)
+    purge_all(place, full(place), grace)
+    assert not read_quarantine(place.head.definition)

@@ -230,7 +230,7 @@ VERSIONS = {
     node_and_definition: (10, 10),
     stray: (14, 14),
     no_root: (10, 10),
-    no_root_and_no_hint: (0, 0),
+    no_root_and_no_hint: (1, 1),
 }
 """The number that the copy gets, and how far versions go then."""
 

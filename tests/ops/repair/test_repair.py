@@ -599,6 +599,36 @@ def test_a_repair_does_not_revive_purged_versions(lost):
     assert "F101" not in {finding.code for finding in report.findings}
 
 
+@pytest.mark.parametrize("lose", [(), ("root",), ("manifest",)], ids=["whole", "root", "manifest"])
+def test_the_quarantine_stays_if_it_is_whole(lose):
+    """The lost commit changed the definition of the catalog, and no log tells how."""
+    place = Place()
+    place.namespace()
+    for number in range(10):
+        place.commit(f"a.t{number}")
+    place.clock.advance(20 * DAY)
+    place.mark(keep_last=4)
+    [mark] = read_quarantine(place.head.definition)
+    with place.catalog.transaction() as transaction:
+        transaction.alter_catalog({"k": "v"})
+    head = place.head.version
+    place.store.delete_many([root_path(head)])
+    place.store.delete_many([{"root": root_path(3), "manifest": mark.manifest}[what] for what in lose])
+    planned = plan(place.store)
+    apply(place.store, planned)
+    marks, told = read_quarantine(place.head.definition), planned.steps[0].text
+    if lose:
+        assert marks == []
+        assert "leave quarantine, and no undo can bring them back" in told
+        assert planned.leaves_versions == mark.oldest - ("root" in lose)
+    else:
+        assert marks == [mark]
+        assert f"v0 to v{mark.oldest - 1} stay in quarantine" in told
+        assert undo(place.catalog) is not None
+        assert place.catalog.snapshot(AtVersion(2)).version == 2
+    assert not fsck(place.store, all_versions=True, clock=place.clock).damaged
+
+
 def test_the_repair_is_in_the_log(make, sample):
     store = make(sample)
     damage.spoil(store, root_path(sample.latest), "truncated")
