@@ -18,6 +18,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from olympia_cli import __version__
 from olympia_cli.cli.boundary import INTERRUPTED, guarded, run
+from olympia_cli.cli.options import shared_params
 
 # Commands that are imported when they run. Their names and lines of help come from the table in `app.py`.
 
@@ -47,8 +48,6 @@ class LazyCommand(TyperCommand):
 
     def load(self) -> TyperCommand:
         """Import the real command, with the options that every command has."""
-        from olympia_cli.cli.options import shared_params
-
         if self.path in NEED_NUMPY and sys.modules.get("numpy", self) is None:
             del sys.modules["numpy"]
         run, examples = function_and_examples(self.path)
@@ -66,7 +65,6 @@ class Group(TyperGroup):
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
-        from olympia_cli.cli.options import shared_params
 
         self.params.extend(shared_params())
 

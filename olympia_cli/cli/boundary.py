@@ -8,10 +8,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from itertools import pairwise
+from traceback import format_exc
 from typing import Any
 
 import typer
 
+from olympia_cli import __version__
+from olympia_cli.cli.output.escape import visible
 from olympia_cli.cli.talk import about, begin, is_json, tell, tell_document, tell_end
 from olympia_cli.errors import OlympiaError, OutOfMemory, RevertConflict
 from olympia_cli.masking import masked
@@ -105,8 +108,6 @@ def report(
 
 def one_line(text: str) -> str:
     """Return the text as one line, with control characters as visible escapes."""
-    from olympia_cli.cli.output.escape import visible
-
     return visible(text)
 
 
@@ -173,17 +174,12 @@ def _escape_what_the_terminal_cannot_show() -> None:
 
 def _tell_traceback() -> None:
     """Print the traceback of the current error with secrets masked; Python would not mask them."""
-    from traceback import format_exc
-
     text = format_exc().rstrip()
     tell(text if is_json() else "\n".join(map(one_line, text.splitlines())))
 
 
 def _write_traceback(arguments: Sequence[str]) -> str:
     import tempfile
-    from traceback import format_exc
-
-    from olympia_cli import __version__
 
     with tempfile.NamedTemporaryFile("w", prefix="olympia-bug-", suffix=".txt", delete=False) as file:
         # arguments may hold secrets, so only the names of options are kept: `-c` of `-cURI`

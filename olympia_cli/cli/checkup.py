@@ -7,6 +7,7 @@ test is deleted again.
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,8 +15,11 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from olympia_cli.cli.config import Setting, settings
 from olympia_cli.cli.output.escape import size
-from olympia_cli.errors import OlympiaError, StorageFull
+from olympia_cli.errors import OlympiaError, SparkMissing, StorageFull
 from olympia_cli.names import plural
+from olympia_cli.ops import inspect
+from olympia_cli.storage.open import scheme_of
+from olympia_cli.storage.probe import READS, WRITES, probe
 
 if TYPE_CHECKING:
     from olympia_cli.cli.session import Session
@@ -128,8 +132,6 @@ def _open(session: Session, checkup: Checkup) -> Store | None:
 
 def _credentials(session: Session, checkup: Checkup) -> None:
     """Check whether credentials are set where the SDKs look for them. Their values are never shown."""
-    from olympia_cli.storage.open import scheme_of
-
     scheme, options = scheme_of(session.location.uri), session.location.options
     if scheme not in ("s3", "gs"):
         checkup.add("credentials", "ok", "none are needed")
@@ -178,8 +180,6 @@ def _can_be_tried(store: Store, checkup: Checkup) -> bool:
 
 
 def _store(session: Session, checkup: Checkup, store: Store, write: bool) -> None:
-    from olympia_cli.storage.probe import READS, WRITES, probe
-
     before = session.catalog.clock.now_millis()
     probes = probe(store, write=write)
     for operation in (*READS, *WRITES):
@@ -231,8 +231,6 @@ def _more_room(checkup: Checkup, store: Store) -> Remedy:
 def _clock(checkup: Checkup, probes: Probes, before: int, after: int) -> None:
     from socket import gethostname
 
-    from olympia_cli.ops.inspect import SHOW_CLOCK
-
     stored = probes.stored_at_millis
     if stored is None:
         checkup.add("clock", "note", "not compared, because no file was created")
@@ -244,13 +242,14 @@ def _clock(checkup: Checkup, probes: Probes, before: int, after: int) -> None:
     else:
         way = "ahead of" if ahead > 0 else "behind"
         text = f"it is {plural(abs(ahead) // 1000, 'second')} {way} the store's"
-        checkup.add("clock", "attention", text, Remedy(f"set the clock of {gethostname()}", SHOW_CLOCK, shell=True))
+        checkup.add(
+            "clock", "attention", text, Remedy(f"set the clock of {gethostname()}", inspect.SHOW_CLOCK, shell=True)
+        )
 
 
 def _room(checkup: Checkup, store: Store) -> None:
     if "://" in store.uri:
         return
-    import shutil
 
     with suppress(OSError):
         disk = shutil.disk_usage(store.uri)
@@ -260,10 +259,8 @@ def _room(checkup: Checkup, store: Store) -> None:
 
 
 def _catalog(session: Session, checkup: Checkup) -> None:
-    from olympia_cli.ops.inspect import fsck_due, status
-
     try:
-        catalog_status = status(session.catalog)
+        catalog_status = inspect.status(session.catalog)
     except OlympiaError as error:
         checkup.failed("catalog", error, _permission(session.store, error.advice) if error.exit_code == 31 else None)
         return
@@ -276,14 +273,13 @@ def _catalog(session: Session, checkup: Checkup) -> None:
     checkup.add("catalog", "ok", f"{summary}{java}")
     for reason in (*catalog_status.damage, *catalog_status.attention):
         checkup.add("catalog", "attention", reason.text, Remedy("", reason.words, reason.shell))
-    checkup.due = fsck_due(catalog_status.runs, session.catalog.clock.now_millis())
+    checkup.due = inspect.fsck_due(catalog_status.runs, session.catalog.clock.now_millis())
     state: State = "ok" if checkup.due is None else "note"
     checkup.add("fsck", state, "none is due" if checkup.due is None else checkup.due.text)
 
 
 def _spark(checkup: Checkup) -> None:
     """Check Spark if it is installed. A catalog of a common size does not need it."""
-    from olympia_cli.errors import SparkMissing
     from olympia_cli.spark.session import need_java
 
     if installed("pyspark") is None:

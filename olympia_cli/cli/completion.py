@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
@@ -21,11 +22,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from olympia_cli.cli.output.escape import visible
+from olympia_cli.names import Kind, quote_part
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.cli.session import Session
-    from olympia_cli.names import Kind
 
 # every command imports this module, so a look-up imports its modules itself
 
@@ -103,8 +104,6 @@ def complete_profile(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _full_names(ctx: typer.Context, incomplete: str, kinds: Iterable[str]) -> list[str]:
-    from olympia_cli.names import Kind, quote_part
-
     parts = _FULL_NAME.fullmatch(incomplete)
     if parts is None:
         return _starting(incomplete, (quote_part(name) + "." for name in _namespaces(ctx, _unquoted(incomplete))))
@@ -116,8 +115,6 @@ def _full_names(ctx: typer.Context, incomplete: str, kinds: Iterable[str]) -> li
 
 
 def _namespaces(ctx: typer.Context, start: str) -> list[str]:
-    from olympia_cli.names import Kind
-
     return _names(ctx, Kind.NAMESPACE, None, start)
 
 
@@ -201,8 +198,6 @@ def _look_up(
 
 
 def _read_in_time(session: Session, names: Callable[[Session], Iterable[str]], limit: int) -> list[str]:
-    import threading
-
     # imports cannot hang, so the timeout does not include them
     import_module("olympia_cli.catalog.distributed")
     _ = session.store
@@ -292,7 +287,6 @@ def _read(path: Path) -> dict[str, tuple[float, list[str]]]:
 
 
 def _path(uri: str, options: Mapping[str, Any]) -> Path:
-    # not at the top: every command imports this module
     from hashlib import sha256
 
     home = os.environ.get("XDG_CACHE_HOME", "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import typer
 
+from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.config import Location
 from olympia_cli.cli.options import name_in
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption, OlympiaError, quoted
-from olympia_cli.names import plural
+from olympia_cli.names import Latest, plural
+from olympia_cli.ops import expire, walk
 
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.rewrite import Rewriter
@@ -142,7 +145,6 @@ def _hush() -> None:
 
     Otherwise an interrupted job prints a traceback, and PySpark warns of things that a user cannot change.
     """
-    import logging
     import warnings
 
     if not logging.getLogger().handlers:
@@ -201,12 +203,9 @@ def _note_choice(session: Session, spark: bool, why: str) -> bool:
 
 
 def _objects(session: Session) -> int:
-    from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.references import open_snapshot
-    from olympia_cli.names import Latest
-    from olympia_cli.ops.walk import estimated_objects
 
-    return estimated_objects(open_snapshot(session.store, Latest(), SystemClock().now_millis()))
+    return walk.estimated_objects(open_snapshot(session.store, Latest(), SystemClock().now_millis()))
 
 
 # Long work of commands, in this process or on Spark, with the same results.
@@ -269,9 +268,7 @@ class LocalWork:
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:
-        from olympia_cli.ops.expire import LOCAL
-
-        yield LOCAL
+        yield expire.LOCAL
 
     def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
         from olympia_cli.importers.footers import LocalFooters, open_io

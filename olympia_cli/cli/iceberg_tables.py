@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from olympia_cli.cli.options import parse_seconds
+from olympia_cli.cli.output.files import read_description
 from olympia_cli.cli.session import Changed, Session
 from olympia_cli.cli.talk import hear_libraries
 from olympia_cli.errors import IcebergMissing, InvalidOption, OlympiaError, TableNotFound, command_words
+from olympia_cli.iceberg.settings import ONE_SDK, io_properties
 
 if TYPE_CHECKING:
     from olympia_cli.iceberg.catalog import OlympiaCatalog
@@ -29,12 +33,9 @@ def iceberg_catalog(
 
     If `table` is missing, the error is that of all other commands.
     """
-    from olympia_cli.cli.options import parse_seconds
-
     need_pyiceberg()
     from olympia_cli.iceberg.catalog import OlympiaCatalog
     from olympia_cli.iceberg.conversion import told_as_ours
-    from olympia_cli.iceberg.settings import ONE_SDK, io_properties
 
     if at is not None and txn is not None:
         raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")
@@ -67,8 +68,6 @@ def say_other_place(
     """Name the command for the table's own metadata, if a property that was set or unset probably belongs there."""
     iceberg_properties: Mapping[str, str] = {}
     if not change.actions and txn is None:
-        from olympia_cli.cli.output.files import read_description
-
         # no property changed in the catalog, so look for it in the metadata; damage of that file does not matter here
         with suppress(OlympiaError):
             location = session.snapshot(None, table).table(table).definition.iceberg_metadata_location
@@ -84,8 +83,6 @@ def say_other_place(
 
 def need_pyiceberg(minor: int = 0) -> None:
     """Raise IcebergMissing if PyIceberg is not installed, or older than 0.`minor`."""
-    from importlib.util import find_spec
-
     if find_spec("pyiceberg") is None:
         raise IcebergMissing("this needs PyIceberg, which is not installed")
     hear_libraries()

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from copy import copy
 from enum import StrEnum
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from olympia_cli.errors import InvalidOption, quoted
+from olympia_cli.names import check_name, parse_duration, parse_table
 
 if TYPE_CHECKING:
     from olympia_cli.format.pb.objects_pb2 import Column, ViewDef
@@ -107,8 +111,6 @@ At = Annotated[
 
 def check_message(text: str) -> str:
     """Raise InvalidOption if the message is not valid Unicode."""
-    from olympia_cli.errors import InvalidOption, quoted
-
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -146,8 +148,6 @@ Atomic = Annotated[bool, typer.Option("--atomic", help="Lift the limit on the nu
 
 def parse_renames(pairs: list[str] | None) -> dict[str, str]:
     """Parse OLD=NEW pairs of columns."""
-    from olympia_cli.errors import InvalidOption, quoted
-
     renames: dict[str, str] = {}
     for pair in pairs or []:
         old, _, new = pair.partition("=")
@@ -161,8 +161,6 @@ def parse_renames(pairs: list[str] | None) -> dict[str, str]:
 
 def parse_properties(pairs: list[str] | None) -> dict[str, str]:
     """Parse KEY=VALUE pairs. The value may contain further equal signs, and may be empty."""
-    from olympia_cli.errors import InvalidOption, quoted
-
     properties: dict[str, str] = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
@@ -180,14 +178,11 @@ def name_in(pair: str) -> str:
 
 
 def parse_seconds(duration: str) -> float:
-    from olympia_cli.names import parse_duration
-
     return parse_duration(duration) / 1000
 
 
 def parse_isolation(word: str) -> Any:
     """Parse the name of an isolation level."""
-    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 
     if word.upper() not in list(IsolationLevel.keys()):
@@ -197,8 +192,6 @@ def parse_isolation(word: str) -> Any:
 
 def check_metadata_location(location: str) -> None:
     """Refuse an empty location or one with control characters. Others are stored without reading the file."""
-    from olympia_cli.errors import InvalidOption, quoted
-
     if not location.strip() or any(ord(character) < 32 for character in location):
         raise InvalidOption(f"{quoted(location)} is not a location", hint="give the URI of the table's metadata file")
 
@@ -233,7 +226,6 @@ def make_view(
 ) -> ViewDef:
     """Make a view's definition. The view gets its id when it is created."""
     from olympia_cli.format.pb.objects_pb2 import NamespaceObjectFullName, Schema, ViewDef
-    from olympia_cli.names import check_name, parse_table
 
     if default_namespace:
         check_name(default_namespace, "namespace")
@@ -251,10 +243,6 @@ def make_view(
 
 
 def _read_plan(path: str) -> bytes:
-    import sys
-
-    from olympia_cli.errors import InvalidOption, quoted
-
     try:
         if path == "-":
             return sys.stdin.buffer.read()
@@ -268,7 +256,6 @@ def _read_plan(path: str) -> bytes:
 
 def _columns(text: str) -> list[Column]:
     """Parse `name type` pairs. A type that ends in ? is nullable."""
-    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.pb.objects_pb2 import Column, DataType
 
     columns: list[Column] = []

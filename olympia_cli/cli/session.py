@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -11,21 +13,22 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, cast
 
 import typer
 
-from olympia_cli.cli.config import Location, how_to_name_a_catalog, options_for, read_profile
-from olympia_cli.cli.options import Output
+from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.config import Location, Setting, how_to_name_a_catalog, named_options, options_for, read_profile
+from olympia_cli.cli.options import Output, parse_seconds
+from olympia_cli.cli.output.escape import visible
 from olympia_cli.cli.talk import about, check_variable, hear_libraries, is_json, tell
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError
 from olympia_cli.masking import masked
-from olympia_cli.names import Kind, parse_as_found
+from olympia_cli.names import Kind, NamespaceName, parse_as_found, parse_reference, parse_table, parse_view, span_text
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.catalog import Catalog
     from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
     from olympia_cli.catalog.transaction import Transaction
-    from olympia_cli.cli.config import Setting
     from olympia_cli.format.actions import Action
     from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef, ViewDef
-    from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+    from olympia_cli.names import ObjectName, TableName, ViewName
     from olympia_cli.ops.progress import Progress
     from olympia_cli.storage.protocol import Store
 
@@ -162,8 +165,6 @@ class Session:
 
     @property
     def width(self) -> int:
-        import shutil
-
         return shutil.get_terminal_size((80, 24)).columns
 
     @property
@@ -189,27 +190,11 @@ class Session:
         return Location(profile.uri, options_for(profile.uri, profile, self.timeout))
 
     def options_for(self, uri: str, profile: str | None = None) -> dict[str, Any]:
-        """Return the storage options for a location, from the given profile or the one in use.
-
-        Options for another kind of store do not apply.
-        """
-        from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
-
-        name = profile or self._profile
-        # a folder needs no options, so a broken default profile does not matter for it
-        needs_profile = name is not None or scheme_of(uri) in BUCKET_SCHEMES
-        place = read_profile(name) if needs_profile else Location("", {})
-        if profile and place.options and place.uri and scheme_of(place.uri) != scheme_of(uri):
-            raise InvalidOption(
-                f"the profile {profile} has storage options for {scheme_of(place.uri)}, which do not fit {uri}",
-                hint="name a profile for that kind of store",
-            )
-        return options_for(uri, place, self.timeout)
+        """Return the storage options for a location, from the given profile or the one in use."""
+        return named_options(uri, profile, self._profile, self.timeout)
 
     def said(self, option: str) -> Setting:
         """Return the value of an option and its source: a flag beats the environment."""
-        from olympia_cli.cli.config import Setting
-
         variable = f"OLYMPIA_{option.upper()}"
         if self._options.get(option):
             return Setting(option, str(self._options[option]), "flag", f"--{option.replace('_', '-')}")
@@ -224,8 +209,6 @@ class Session:
     @property
     def timeout(self) -> float | None:
         """The timeout in seconds of an operation on the store, if one is set."""
-        from olympia_cli.cli.options import parse_seconds
-
         text = self.said("timeout").value
         seconds = parse_seconds(text) if text else None
         if seconds == 0:
@@ -237,7 +220,7 @@ class Session:
         from olympia_cli.format.paths import size_limit
         from olympia_cli.storage.open import open_store
 
-        about(catalog=masked(self.location.uri))
+        about(catalog=self.location.uri)
         if "://" in self.location.uri:
             hear_libraries()
         store = open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
@@ -255,11 +238,9 @@ class Session:
     def snapshot(self, at: str | None = None, *names: ObjectName) -> Snapshot:
         """Open a version. The nodes on the paths to the objects with these names are prefetched."""
         # without `Catalog`, so that reading commands do not import the modules for writing
-        from olympia_cli.names import parse_reference
 
         # report an invalid reference before the slow imports
         store, reference = self.store, parse_reference("latest" if at is None else at)
-        from olympia_cli.catalog.clock import SystemClock
         from olympia_cli.catalog.references import open_snapshot
 
         snapshot = open_snapshot(store, reference, SystemClock().now_millis(), names)
@@ -269,18 +250,12 @@ class Session:
     # Names to look up: a catalog of the Java SDK may have names that the format forbids
 
     def namespace_name(self, text: str) -> NamespaceName:
-        from olympia_cli.names import NamespaceName
-
         return cast("NamespaceName", self._name(Kind.NAMESPACE, NamespaceName, text))
 
     def table_name(self, text: str) -> TableName:
-        from olympia_cli.names import parse_table
-
         return cast("TableName", self._name(Kind.TABLE, parse_table, text))
 
     def view_name(self, text: str) -> ViewName:
-        from olympia_cli.names import parse_view
-
         return cast("ViewName", self._name(Kind.VIEW, parse_view, text))
 
     def _name(self, kind: Kind, parse: Callable[[str], ObjectName], text: str) -> ObjectName:
@@ -300,12 +275,13 @@ class Session:
 
     def warn_of_lost_root(self, latest: Snapshot) -> None:
         """Warn if the hint is ahead of the latest root: it is written after the root, so a root may be lost."""
-        hint, fsck = latest.file.hint, self.command("fsck")
+        hint, problems = latest.file.hint, []
         if hint is not None and hint > latest.version:
-            problem = f"vn/latest names version {hint}, but the last root is that of version {latest.version}"
-            self.say(f"warning: {problem}: see {fsck}")
+            problems.append(f"vn/latest names version {hint}, but the last root is that of version {latest.version}")
         if not latest.in_place:
-            self.say(f"warning: {latest.out_of_place().reason}: see {fsck}")
+            problems.append(latest.out_of_place().reason)
+        for problem in problems:
+            self.say(f"warning: {problem}: see {self.command('fsck')}")
 
     def _warn_of_lost_hints(self, store: Store) -> None:
         """Warn of a commit whose hint was not written: every reader then needs more requests."""
@@ -328,7 +304,6 @@ class Session:
         if made is None:
             return
         from olympia_cli.catalog.references import dated_ahead
-        from olympia_cli.names import span_text
 
         if (ahead := dated_ahead(made, now)) is not None:
             span = f"{span_text(ahead.ahead_millis)} ahead of this machine's clock"
@@ -336,9 +311,7 @@ class Session:
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """Resolve a reference against a latest version read before, so that several references agree."""
-        from olympia_cli.catalog.clock import SystemClock
         from olympia_cli.catalog.references import resolve
-        from olympia_cli.names import parse_reference
 
         return resolve(parse_reference(reference), latest, SystemClock().now_millis())
 
@@ -376,8 +349,6 @@ class Session:
         The objects with `names` are prefetched. `again` retries after a conflict, for statements that mean the same on
         any version, such as create if it does not exist.
         """
-        from olympia_cli.cli.options import parse_seconds
-
         seconds = parse_seconds(retry_for)
         if txn is not None:
             from olympia_cli.catalog import distributed
@@ -419,15 +390,11 @@ class Session:
 
         Words for another catalog begin with `-c`.
         """
-        import shlex
-
         text = words if isinstance(words, str) else shlex.join(words)
         return f"{shlex.join(self.program_elsewhere if text.startswith('-c ') else self.program)} {text}"
 
     def argv(self, words: Sequence[str], *, shell: bool = False) -> list[str]:
         """Return an advised command as a list of words. With `shell`, it is not a command of olympia."""
-        import shlex
-
         return list(words) if shell else shlex.split(self.command(words))
 
     # Output
@@ -451,8 +418,6 @@ class Session:
         if self.output in (Output.JSON, Output.JSONL) and not self.verbose and not is_json():
             return
         if is_problem or not self.quiet:
-            from olympia_cli.cli.output.escape import visible
-
             tell(text if is_json() else visible(text))
 
     def note(self, text: str) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import os
+import shutil
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -13,6 +16,7 @@ from typing import Any, Literal, TextIO
 from olympia_cli.cli.output.escape import dumps
 from olympia_cli.errors import InvalidOption, Refused, quoted
 from olympia_cli.masking import masked
+from olympia_cli.names import time_text
 
 Level = Literal["info", "warning", "error"]
 FORMATS = ("text", "json")
@@ -56,8 +60,6 @@ def about(*, command: str | None = None, catalog: str | None = None, quiet: bool
 
 def check_variable() -> None:
     """Raise InvalidOption if the variable for the format has an unknown value."""
-    from olympia_cli.errors import InvalidOption
-
     value = os.environ.get(VARIABLE)
     if value and value not in FORMATS:
         raise InvalidOption(f"{VARIABLE} is {value[:60]!a}", hint="use text or json")
@@ -119,10 +121,6 @@ def tell_end(exit_code: int) -> None:
 
 
 def _line(text: str, level: Level, exit_code: int | None, more: dict[str, Any]) -> str:
-    import time
-
-    from olympia_cli.names import time_text
-
     if text.startswith("warning: "):
         text, level = text.removeprefix("warning: "), "warning"
     elif text.startswith("needs attention: "):
@@ -132,7 +130,7 @@ def _line(text: str, level: Level, exit_code: int | None, more: dict[str, Any]) 
         "level": level,
         "message": text.strip(),
         "command": _run.command,
-        "catalog": _run.catalog,
+        "catalog": None if _run.catalog is None else masked(_run.catalog),
         "exit_code": exit_code,
     }
     return dumps({**line, **_masked_leaves(more)}, sys.stderr)
@@ -176,8 +174,6 @@ def _answer(question: str) -> str:
 @contextmanager
 def lines_of(path: str) -> Iterator[TextIO]:
     """Open a text file. Standard input and pipes are copied to a temporary file, so that they can be read twice."""
-    import io
-    import shutil
     import tempfile
 
     try:

@@ -8,6 +8,8 @@ from olympia_cli.cli.options import Atomic, DryRun, Message, RetryFor, parse_sec
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Changed, Session
 from olympia_cli.cli.talk import lines_of
+from olympia_cli.errors import InvalidOption
+from olympia_cli.names import plural
 
 EXAMPLES = [
     "olympia apply changes.jsonl -m 'adopt the warehouse'",
@@ -41,8 +43,6 @@ def run(
     """
     from olympia_cli.catalog.catalog import who
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.names import plural
     from olympia_cli.ops.apply import apply_all, apply_in_steps, digest_of, parse_lines
 
     if commit_every is not None and (commit_every < 1 or atomic or dry_run):

@@ -9,6 +9,7 @@ import contextlib
 import io
 import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, Literal, NamedTuple
@@ -173,8 +174,6 @@ def _for_bash(root: Any, text: str, replaced: str) -> tuple[Candidates, list[str
 
 def read_line(text: str) -> Line | None:
     """Parse a line as bash does. Return None if only the shell can evaluate it; nothing is run or expanded."""
-    import shlex
-
     bare = re.sub(r"\\.", "", text)
     if "$'" in bare or "`" in re.sub("'[^']*'?", "", bare):
         return None

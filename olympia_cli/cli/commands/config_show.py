@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import typer
 
+from olympia_cli.cli.config import config_path, profiles, settings
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.render import Column
@@ -19,8 +20,6 @@ def run(ctx: typer.Context) -> None:
     A flag beats the environment, which beats the profile. Secrets are masked, and so is every storage option that is
     not known to be harmless. The profiles of the config file follow. No store is accessed.
     """
-    from olympia_cli.cli.config import config_path, profiles, settings
-
     session = Session(ctx)
     setting_rows = [setting.describe() for setting in settings(session)]
     profile_rows = profiles()

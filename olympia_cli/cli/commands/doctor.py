@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TextIO
 
 import typer
 
+from olympia_cli.cli.checkup import check_up, installed
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.escape import visible
@@ -36,8 +37,6 @@ def run(
     Exit status: 0 all is well; 51 something needs attention; otherwise the code of the error that prevents work, such
     as 2, 10, 30, 31 or 40.
     """
-    from olympia_cli.cli.checkup import check_up
-
     session = Session(ctx)
     checkup = check_up(session, write=not read_only)
     values = _describe(session, checkup)
@@ -68,7 +67,6 @@ def _versions() -> dict[str, str | None]:
     import platform
 
     from olympia_cli import __version__
-    from olympia_cli.cli.checkup import installed
 
     return {
         "olympia": __version__,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.completion import complete_export, complete_profile, complete_reference
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.engine import engine as open_engine
@@ -30,6 +31,7 @@ from olympia_cli.errors import (
 from olympia_cli.format.paths import size_limit
 from olympia_cli.masking import masked
 from olympia_cli.names import check_export_name, parse_duration, parse_reference, parse_time, plural
+from olympia_cli.storage.open import open_store
 
 if TYPE_CHECKING:
     from olympia_cli.names import Reference
@@ -163,7 +165,6 @@ def ls(ctx: typer.Context) -> None:
     export is still running or was interrupted: export resume continues it, and export drop forgets it. Lists for
     programs have recorded exports only; JSON has the others under "unfinished".
     """
-    from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.ops.export.files import resume_command
     from olympia_cli.ops.export.records import list_exports, unfinished_exports
 
@@ -390,8 +391,6 @@ def drop(
 
 def open_dest(session: Session, uri: str, profile: str | None) -> Store:
     """Open the store of an export."""
-    from olympia_cli.storage.open import open_store
-
     if not uri.strip():
         # an unset variable in a script must not choose a place
         raise InvalidLocation("--dest is empty", hint="give it a value")

@@ -4,9 +4,16 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.engine import Conf, EngineWord, Master, Parallelism, Remote, engine
+from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
 from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.output.imports import print_deltacat_checked, print_imported, print_inspected
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.names import check_name
+from olympia_cli.storage.memory import MemoryStore
+from olympia_cli.storage.open import open_store
 
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.source import Source
@@ -60,12 +67,6 @@ def run(
     too long is cut, and ends in ~ and a hash. Data that is left out is reported, and the exit code is 3; with --check
     it is 50 if something is damaged.
     """
-    from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
-    from olympia_cli.cli.output.imports import print_imported
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.names import check_name
-    from olympia_cli.storage.open import open_store
-
     looks = (("--inspect", inspect), ("--check", check))
     for options in (
         (*looks, ("--dry-run", dry_run)),
@@ -82,7 +83,6 @@ def run(
     if into is not None:
         check_name(into, "namespace")
     need_pyiceberg()
-    from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.importers.deltacat.imports import DeltacatImport
     from olympia_cli.importers.deltacat.source import Source
     from olympia_cli.importers.footers import SourceFolder
@@ -118,11 +118,9 @@ def run(
 def _inspect(session: Session, origin: Source, folder: SourceFolder, before: int, into: str | None) -> None:
     """Show the result of an import into an empty catalog."""
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.cli.output.imports import print_inspected
     from olympia_cli.iceberg.catalog import OlympiaCatalog
     from olympia_cli.importers.deltacat.imports import DeltacatImport
     from olympia_cli.importers.objects import Renaming
-    from olympia_cli.storage.memory import MemoryStore
 
     empty = Catalog.create(MemoryStore())
     renaming = Renaming(empty.snapshot().sizes, into)
@@ -133,7 +131,6 @@ def _inspect(session: Session, origin: Source, folder: SourceFolder, before: int
 
 
 def _check(session: Session, origin: Source, before: int) -> NoReturn:
-    from olympia_cli.cli.output.imports import print_deltacat_checked
     from olympia_cli.importers.deltacat.checks import check
 
     with session.progress() as progress:

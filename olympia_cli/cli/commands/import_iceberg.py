@@ -4,8 +4,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from olympia_cli.cli.iceberg_tables import need_pyiceberg
 from olympia_cli.cli.options import DryRun, Message, Properties, RetryFor, parse_properties
+from olympia_cli.cli.output.imports import print_imported
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.names import check_name
+from olympia_cli.storage.open import scheme_of
 
 if TYPE_CHECKING:
     from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
@@ -37,10 +43,7 @@ def run(
     replaces it. Everything is one transaction, and no data is moved. Running it again imports what is new; a table that
     was changed here since stays as it is. Tables that are left out are reported, and the exit code is 3.
     """
-    from olympia_cli.cli.output.imports import print_imported
-    from olympia_cli.errors import InvalidOption
     from olympia_cli.importers.iceberg import bring
-    from olympia_cli.names import check_name
 
     session, properties = Session(ctx), parse_properties(property)
     is_prefix = "/" in source or source in (".", "..")
@@ -68,9 +71,7 @@ def run(
 
 
 def _below(session: Session, prefix: str, into: str | None) -> list[ImportedTable | Omission]:
-    from olympia_cli.iceberg.files import TableFiles
     from olympia_cli.importers.iceberg import below
-    from olympia_cli.storage.open import scheme_of
 
     options = session.options_for(prefix)
     files = TableFiles(options, scheme_of(prefix))
@@ -81,7 +82,6 @@ def _below(session: Session, prefix: str, into: str | None) -> list[ImportedTabl
 
 
 def _from_catalog(name: str, properties: dict[str, str]) -> list[ImportedTable | Omission]:
-    from olympia_cli.cli.iceberg_tables import need_pyiceberg
     from olympia_cli.importers.iceberg import from_catalog
 
     need_pyiceberg()

@@ -4,8 +4,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
+from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
 from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.output.imports import print_checked, print_imported
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.iceberg.settings import io_properties
+from olympia_cli.importers.result import ImportResult
+from olympia_cli.names import check_name, parse_reference, settle, time_text
+from olympia_cli.storage.open import open_store, scheme_of
 
 if TYPE_CHECKING:
     from olympia_cli.importers.iox.source import Source, State
@@ -48,31 +56,21 @@ def run(
     --check looks for forks, gaps and broken links between transactions, for missing files, and for files that no
     transaction names. Tables and files that are left out are reported, and the exit code is 3.
     """
-    from olympia_cli.cli.output.imports import print_imported
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.names import check_name, parse_reference
-
     flags = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
     if len(flags) > 1:
         raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
     if into is not None:
         check_name(into, "namespace")
     own_reference = parse_reference("latest" if at is None else at)
-    from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
 
     # older releases do not read tables of format version 3
     need_pyiceberg(12)
-    from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.format.node import Sizes
-    from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.footers import open_io
     from olympia_cli.importers.iox.plans import Planner, count
     from olympia_cli.importers.iox.source import LARGEST, Source
     from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
     from olympia_cli.importers.objects import Renaming
-    from olympia_cli.importers.result import ImportResult
-    from olympia_cli.names import settle
-    from olympia_cli.storage.open import open_store, scheme_of
 
     session, clock = Session(ctx), SystemClock()
     options = session.options_for(source)
@@ -104,8 +102,6 @@ def run(
 
 
 def _about(there: Source, state: State) -> dict[str, Any]:
-    from olympia_cli.names import time_text
-
     return {
         "source_version": state.revision,
         "source_transaction": str(state.uuid),
@@ -115,7 +111,6 @@ def _about(there: Source, state: State) -> dict[str, Any]:
 
 
 def _check(session: Session, there: Source) -> NoReturn:
-    from olympia_cli.cli.output.imports import print_checked
     from olympia_cli.importers.iox.checks import check
 
     with session.progress() as progress:

@@ -4,8 +4,14 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
 
+from olympia_cli.cli.fsck_actions import exit_code, next_commands, say_next, with_commands
 from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.output.fsck import print_report
+from olympia_cli.cli.output.imports import print_imported
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import CatalogNotFound, InvalidLocation, InvalidOption, OlympiaError
+from olympia_cli.names import check_name
+from olympia_cli.ops import fsck
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,10 +56,6 @@ def run(
     too long is cut, and ends in ~ and a hash. The property olympia.import.name keeps the former name. Objects that are
     left out are reported, and the exit code is 3.
     """
-    from olympia_cli.cli.output.imports import print_imported
-    from olympia_cli.errors import CatalogNotFound, InvalidLocation, InvalidOption, OlympiaError
-    from olympia_cli.names import check_name
-
     flags = [option for option, value in (("--inspect", inspect), ("--check", check), ("--dry-run", dry_run)) if value]
     if len(flags) > 1:
         raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
@@ -103,12 +105,8 @@ def run(
 
 
 def _check(there: Session) -> NoReturn:
-    from olympia_cli.cli.fsck_actions import exit_code, next_commands, say_next, with_commands
-    from olympia_cli.cli.output.fsck import print_report
-    from olympia_cli.ops.fsck import FsckRequest, Level, fsck
-
     with there.progress() as progress:
-        report = fsck(there.store, FsckRequest(Level.FULL, all_versions=True, progress=progress))
+        report = fsck.fsck(there.store, fsck.FsckRequest(fsck.Level.FULL, all_versions=True, progress=progress))
     commands = next_commands(there, report, ("--level", "full", "--all-versions"))
     print_report(there, with_commands(there, report, commands), commands)
     say_next(there, commands)

@@ -4,9 +4,17 @@ from typing import Annotated
 
 import typer
 
+from olympia_cli.cli.config import Location
 from olympia_cli.cli.engine import Conf, EngineForFiles, EngineWord, Master, Parallelism, Remote, Source, engine
+from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
 from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.output.imports import print_imported
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption, PathMissing
+from olympia_cli.iceberg.settings import io_properties
+from olympia_cli.importers.result import ImportResult
+from olympia_cli.names import check_name
+from olympia_cli.storage.open import open_store, scheme_of
 
 EXAMPLES = [
     "olympia import parquet s3://lake/raw --inspect",
@@ -40,24 +48,16 @@ def run(
     files are read, and no data is moved. Everything is one transaction. Running it again adds new files. Files that
     are left out are reported, and the exit code is 3.
     """
-    from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
-    from olympia_cli.cli.output.imports import print_imported
-    from olympia_cli.errors import InvalidOption, PathMissing
     from olympia_cli.format.node import Sizes
-    from olympia_cli.names import check_name
-    from olympia_cli.storage.open import open_store, scheme_of
 
     if inspect and dry_run:
         raise InvalidOption("--inspect and --dry-run do not go together", hint="give one of them")
     if into is not None:
         check_name(into, "namespace")
     need_pyiceberg()
-    from olympia_cli.cli.config import Location
-    from olympia_cli.iceberg.settings import io_properties
     from olympia_cli.importers.objects import Renaming
     from olympia_cli.importers.parquet import find_folders, not_of
     from olympia_cli.importers.parquet_tables import ParquetImport
-    from olympia_cli.importers.result import ImportResult
 
     session = Session(ctx)
     options = session.options_for(prefix)

@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.options import IfNotExists, Message, Properties, parse_properties
+from olympia_cli.cli.options import IfNotExists, Message, Properties, parse_isolation, parse_properties
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import CatalogExists
+from olympia_cli.names import parse_duration
 
 EXAMPLES = [
     "olympia init ./catalog",
@@ -38,9 +40,6 @@ def run(
     """
     from olympia_cli.catalog.catalog import Catalog, who
     from olympia_cli.catalog.commit import Author
-    from olympia_cli.cli.options import parse_isolation
-    from olympia_cli.errors import CatalogExists
-    from olympia_cli.names import parse_duration
 
     session, properties = Session(ctx, uri), parse_properties(property)
     created = True

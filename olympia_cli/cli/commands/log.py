@@ -6,7 +6,10 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli.completion import complete_object, complete_reference
+from olympia_cli.cli.output.log import parse_object, patch_lines, print_log
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.ops import inspect
 
 EXAMPLES = [
     "olympia log -n 20",
@@ -64,10 +67,7 @@ def run(
 
     With --follow, the output begins with the next commit, with the last N versions (-n), or at the version of --since.
     """
-    from olympia_cli.cli.log import Filter, check_known, take
-    from olympia_cli.cli.output.log import parse_object, patch_lines, print_log
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.inspect import LogEntry, log_between
+    from olympia_cli.cli.log import Filter, check_known, followed, take, write_timeline
 
     if number is not None and number < 0:
         raise InvalidOption(f"-n {number} is negative", hint="give a number of versions")
@@ -77,8 +77,6 @@ def run(
     text = name if name is not None else object
     entry_filter = Filter.parse(None if text is None else parse_object(session, text), action or [], by)
     if follow:
-        from olympia_cli.cli.log import followed
-
         options = {"--until": until, "--html": html, "--graph": graph}
         entries = followed(
             session, entry_filter, number, since, interval, [name for name, value in options.items() if value]
@@ -86,11 +84,11 @@ def run(
     else:
         check_known(session, entry_filter)
         # without conditions no more roots are read than are shown
-        versions = log_between(session.catalog, since, until, number if entry_filter.is_empty else None)
+        versions = inspect.log_between(session.catalog, since, until, number if entry_filter.is_empty else None)
         entries = take(entry_filter, versions, number)
     count = 0
 
-    def counted() -> Iterator[LogEntry]:
+    def counted() -> Iterator[inspect.LogEntry]:
         nonlocal count
         for entry in entries:
             count += 1
@@ -98,8 +96,6 @@ def run(
 
     now = session.catalog.clock.now_millis()
     if html is not None:
-        from olympia_cli.cli.log import write_timeline
-
         write_timeline(session, html, counted(), now)
     else:
         print_log(

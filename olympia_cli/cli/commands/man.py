@@ -1,15 +1,20 @@
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from olympia_cli.cli.app import ALIASES, COMMANDS
 from olympia_cli.cli.completion import complete_command
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption, quoted
 
 EXAMPLES = ["olympia man", "olympia man table show", "olympia man --all ~/.local/share/man/man1"]
 
@@ -32,9 +37,7 @@ def run(
 
     On a terminal, the page is shown by man if it is installed. Otherwise its source is printed, in roff.
     """
-    from olympia_cli.cli.app import COMMANDS
     from olympia_cli.cli.man_pages import command_page, file_name, program_page
-    from olympia_cli.errors import InvalidOption, quoted
 
     session = Session(ctx)
     if all is not None:
@@ -56,9 +59,7 @@ def run(
 
 
 def _write_all(session: Session, folder: Path) -> None:
-    from olympia_cli.cli.app import COMMANDS
     from olympia_cli.cli.man_pages import command_page, file_name, program_page
-    from olympia_cli.errors import InvalidOption
 
     pages = {file_name(): program_page(), **{file_name(path): command_page(path) for path in COMMANDS}}
     try:
@@ -72,17 +73,11 @@ def _write_all(session: Session, folder: Path) -> None:
 
 
 def _canonical(words: list[str]) -> str:
-    from olympia_cli.cli.app import ALIASES
-
     return " ".join(ALIASES.get(word, word) for word in words)
 
 
 def _shown_by_man(page: str) -> bool:
     """Show the page with man. Return False if man is not installed or fails."""
-    import os
-    import shutil
-    import subprocess
-
     if shutil.which("man") is None:
         return False
     environment = dict(os.environ)

@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.output.imports import print_imported
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import CatalogNotFound, InvalidLocation
+from olympia_cli.importers.result import ImportResult
+from olympia_cli.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.format.pb.objects_pb2 import CatalogDef
-    from olympia_cli.importers.result import ImportResult
 
 EXAMPLES = [
     "olympia rebuild s3://lake/catalog -c s3://lake/new --dry-run",
@@ -35,10 +38,7 @@ def run(
     changes nothing. If only the metadata of a table is left, use import iceberg.
     """
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.cli.output.imports import print_imported
-    from olympia_cli.errors import CatalogNotFound, InvalidLocation
     from olympia_cli.importers.rebuild import check_gone, check_target, newest_catalog, objects_left
-    from olympia_cli.importers.result import ImportResult
     from olympia_cli.ops.export.records import check_apart
 
     there, session = Session(ctx, prefix), Session(ctx)
@@ -67,7 +67,6 @@ def run(
     except CatalogNotFound:
         if dry_run:
             from olympia_cli.catalog.catalog import check_free
-            from olympia_cli.storage.memory import MemoryStore
 
             check_free(session.store)
             outcome = bring(Catalog.create(MemoryStore(), **_like(former)).begin())

@@ -4,11 +4,15 @@ from typing import Annotated
 
 import typer
 
+from olympia_cli.cli.app import ALIASES
 from olympia_cli.cli.completion import complete_command
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session
+from olympia_cli.cli.shapes import ON_STDERR, SHAPES, whole_schema
+from olympia_cli.errors import InvalidOption, quoted
+from olympia_cli.names import nearest
 
 EXAMPLES = ["olympia schema", "olympia schema table show", "olympia schema error"]
 
@@ -31,11 +35,6 @@ def run(
     Programs may rely on it. Later releases only add keys, so ignore unknown keys. If options change the output, the
     schema allows any of several shapes. -o jsonl prints the items of a list, one per line.
     """
-    from olympia_cli.cli.app import ALIASES
-    from olympia_cli.cli.shapes import ON_STDERR, SHAPES, whole_schema
-    from olympia_cli.errors import InvalidOption, quoted
-    from olympia_cli.names import nearest
-
     session = Session(ctx)
     if not command:
         documents = session.output in (Output.JSON, Output.JSONL)

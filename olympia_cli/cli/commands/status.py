@@ -4,7 +4,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from olympia_cli.cli.output.status import print_failure, print_status
+from olympia_cli.cli.output.status import watch as watch_status
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption, OlympiaError
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
     from olympia_cli.ops.inspect import Status
@@ -41,20 +45,14 @@ def run(
     code of the error. --prometheus prints metrics in all these cases: olympia_up tells whether the catalog could be
     opened.
     """
-    from olympia_cli.errors import InvalidOption, OlympiaError
-
     session = Session(ctx)
     if seconds is not None and not watch:
         raise InvalidOption(f"{seconds[:60]!a} needs --watch", hint="write status --watch SECONDS")
     if watch and prometheus:
         raise InvalidOption("--watch and --prometheus do not go together", hint="run status --prometheus from cron")
     if watch:
-        from olympia_cli.cli.output.status import watch as watch_status
-
         watch_status(session, full, seconds)
         return
-    from olympia_cli.cli.output.status import print_failure, print_status
-    from olympia_cli.ops.inspect import prometheus as as_prometheus
 
     session.store  # noqa: B018  an invalid location is an error of usage, not an unreachable catalog
     catalog_status: Status | None = None
@@ -67,13 +65,11 @@ def run(
     finally:
         if prometheus:
             with session.out() as out:
-                out.write(as_prometheus(session.store.uri, catalog_status))
+                out.write(inspect.prometheus(session.store.uri, catalog_status))
     if not prometheus:
         print_status(session, catalog_status)
     raise typer.Exit(catalog_status.exit_code)
 
 
 def _look(session: Session, full: bool) -> Status:
-    from olympia_cli.ops.inspect import status
-
-    return status(session.catalog, full)
+    return inspect.status(session.catalog, full)

@@ -26,6 +26,7 @@ from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Changed, Session
 from olympia_cli.errors import Damaged, InvalidOption, TableNotFound
 from olympia_cli.names import NamespaceName, full_name, parse_table, plural
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
@@ -184,10 +185,9 @@ def show(
     session = Session(ctx)
     table = session.table_name(name)
     view = session.view(at, txn, table)
-    from olympia_cli.ops.inspect import describe_object
 
     entry = view.table(table)
-    description = describe_object(entry, view.version)
+    description = inspect.describe_object(entry, view.version)
     if not schema:
         render.record(session, description, name=str(table))
         return
@@ -315,14 +315,13 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
     terminal, long names of metadata files are shortened; -o wide shows them in full.
     """
     from olympia_cli.cli.output.log import age, short_location
-    from olympia_cli.ops.inspect import describe_revision, history
 
     session = Session(ctx)
     table = session.table_name(name)
     snapshot = session.snapshot(at, table)
     now = session.catalog.clock.now_millis()
     unread: dict[int, Damaged] = {}
-    revisions = list(history(snapshot, table, unread=unread.__setitem__))
+    revisions = list(inspect.history(snapshot, table, unread=unread.__setitem__))
     if not revisions and unread:
         raise unread[max(unread)]
     for version, damaged in unread.items():
@@ -336,7 +335,7 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
     def rows() -> list[dict[str, object]]:
         table_rows = []
         for revision in revisions:
-            values = describe_revision(revision)
+            values = inspect.describe_revision(revision)
             location = values.get("metadata_location") or ""
             table_rows.append(
                 {
@@ -351,7 +350,7 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
         return table_rows
 
     if session.output.value in ("json", "jsonl"):
-        values = [describe_revision(revision) for revision in revisions]
+        values = [inspect.describe_revision(revision) for revision in revisions]
         render.records(session, "revisions", [], values, head={"version": snapshot.version})
         return
     columns = [

@@ -6,6 +6,7 @@ import re
 import unicodedata
 from collections.abc import Callable
 from functools import lru_cache
+from json import JSONEncoder
 from typing import Any, TextIO
 
 from olympia_cli.names import plural
@@ -38,8 +39,6 @@ def dumps(value: Any, stream: TextIO, indent: int | None = None) -> str:
 @lru_cache(maxsize=8)
 def _encoder(encoding: str, indent: int | None) -> Callable[[Any], str]:
     """Return a cached encoder, because a list has thousands of values."""
-    from json import JSONEncoder
-
     return JSONEncoder(ensure_ascii=encoding.lower().replace("-", "") != "utf8", indent=indent).encode
 
 

@@ -11,8 +11,10 @@ from olympia_cli.cli.output import render
 from olympia_cli.cli.output.escape import size, visible
 from olympia_cli.cli.output.fsck import write_finding
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import PartlyDone
 from olympia_cli.masking import masked
 from olympia_cli.names import plural, time_text
+from olympia_cli.ops import fsck
 
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.source import SourceTransaction
@@ -37,8 +39,6 @@ def print_imported(
     **more: Any,
 ) -> None:
     """Print the result, and raise PartlyDone if objects were left out. `more` has further keys for JSON."""
-    from olympia_cli.errors import PartlyDone
-
     if dry_run:
         _print_tables(session, outcome)
     words = [f"{plural(len(outcome.created), 'table')} registered"]
@@ -155,17 +155,15 @@ def _describe(session: Session, outcome: ImportResult, version: int) -> dict[str
 
 def print_checked(session: Session, result: Checked) -> int:
     """Print the damage of a source. Return the exit code."""
-    from olympia_cli.ops.fsck import describe_finding
-
     checked = {"transactions": result.transactions, "checkpoints": result.checkpoints, "files": result.files}
     if session.output is Output.JSON:
-        findings = [describe_finding(finding) for finding in result.findings]
+        findings = [fsck.describe_finding(finding) for finding in result.findings]
         versions = {"oldest": result.revisions[0], "latest": result.revisions[1]}
         document = {"source_versions": versions, "checked": checked, "findings": findings, "damaged": result.is_damaged}
         render.document(session, document)
     elif session.output is Output.JSONL:
         for finding in result.findings:
-            render.line(session, render.json_text(session, describe_finding(finding)))
+            render.line(session, render.json_text(session, fsck.describe_finding(finding)))
     elif result.findings or not session.quiet:
         with session.out(paged=True) as out:
             for finding in result.findings:
@@ -217,25 +215,23 @@ def _time(nanos: int) -> str:
 
 def print_deltacat_checked(session: Session, source: str, checked: dict[str, int], findings: Sequence[Finding]) -> int:
     """Print one finding per line, then the verdict. Return the exit code."""
-    from olympia_cli.ops.fsck import Severity, describe_finding
-
     damaged = any(finding.is_damage for finding in findings)
     if session.output is Output.JSON:
-        rows = [describe_finding(finding) for finding in findings]
+        rows = [fsck.describe_finding(finding) for finding in findings]
         render.document(session, {"source": source, "checked": checked, "findings": rows, "damaged": damaged})
         return 50 if damaged else 0
     with session.out(paged=True) as out:
         if session.output is Output.JSONL:
-            out.writelines(render.json_text(session, describe_finding(finding)) + "\n" for finding in findings)
+            out.writelines(render.json_text(session, fsck.describe_finding(finding)) + "\n" for finding in findings)
         elif session.output is Output.CSV:
-            render.csv_rows(session, out, _FIELDS, map(describe_finding, findings))
+            render.csv_rows(session, out, _FIELDS, map(fsck.describe_finding, findings))
         elif findings or not session.quiet:
             for finding in findings:
                 out.write(
                     "\t".join(map(visible, (str(finding.severity), finding.code, finding.path, finding.message))) + "\n"
                 )
             counts = (
-                (sum(finding.severity is severity for finding in findings), str(severity)) for severity in Severity
+                (sum(finding.severity is severity for finding in findings), str(severity)) for severity in fsck.Severity
             )
             words = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing found"
             files = ", ".join(

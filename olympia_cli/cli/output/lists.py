@@ -7,10 +7,12 @@ from typing import Any
 
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output import render
+from olympia_cli.cli.output.log import age
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session, View
 from olympia_cli.masking import masked
 from olympia_cli.names import Kind, NamespaceName, ObjectName, full_name
+from olympia_cli.ops import inspect
 
 
 def print_objects(session: Session, view: View, kind: Kind, namespace: str | None = None) -> None:
@@ -56,12 +58,10 @@ def _names(view: View, kind: Kind, namespace: str | None) -> Iterable[ObjectName
 
 
 def _wide_rows(session: Session, view: View, kind: Kind, namespace: str | None) -> Iterator[dict[str, Any]]:
-    from olympia_cli.cli.output.log import age
     from olympia_cli.format.pb.objects_pb2 import TableDef
-    from olympia_cli.ops.inspect import last_changes
 
     objects = list(view.objects(kind, namespace))
-    last = last_changes(view.snapshot, [item.name for item in objects])
+    last = inspect.last_changes(view.snapshot, [item.name for item in objects])
     now = session.catalog.clock.now_millis()
     for item in objects:
         row = {**_row(item.name), "id": item.id}

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.output.escape import visible
 from olympia_cli.cli.output.render import MAX_TABLE_ROWS, text
-from olympia_cli.names import plural
-from olympia_cli.ops.inspect import compact_key
+from olympia_cli.format.paths import parse_root_path
+from olympia_cli.names import plural, quote_part, time_text
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -137,7 +138,7 @@ def _pivot(console: Console, rows: Sequence[PivotRow], short: ShortPaths, raw: b
         [
             str(row.at),
             row.object,
-            _cell(row, "key") if raw or row.key is None else compact_key(row.key),
+            _cell(row, "key") if raw or row.key is None else inspect.compact_key(row.key),
             short(_cell(row, "value")),
             short(_cell(row, "pnode")),
         ]
@@ -165,8 +166,6 @@ def _actions(console: Console, actions: Sequence[dict[str, Any]]) -> None:
 
 
 def _action_object(action: dict[str, Any]) -> str:
-    from olympia_cli.names import quote_part
-
     kind, namespace, name = action["object"], action["namespace"], action["name"]
     if kind in ("table", "view"):
         return f"{kind} {quote_part(namespace)}.{quote_part(name)}"
@@ -183,9 +182,6 @@ def _details(detail: dict[str, Any]) -> str:
 
 def _note(key: str, value: str) -> str:
     """Return the meaning of a system value, if it is not obvious: a time, or the version of a root."""
-    from olympia_cli.format.paths import parse_root_path
-    from olympia_cli.names import time_text
-
     if key == "created_at_millis" and value.isascii() and value.isdigit() and len(value) <= 18:
         return time_text(int(value))
     version = parse_root_path(value)
@@ -201,7 +197,7 @@ def draw_way(console: Console, way: Way, *, whole: bool = False) -> None:
     pointers = [way.value, *(step.dump.path for step in way.steps), *(row.pnode for row in rows)]
     short = ShortPaths(pointers, marks.ellipsis, whole=whole)
     label = f"{way.name.kind.word} {way.name}" if way.name is not None else "key"
-    heading(console, "FOLLOW", f"{label}  {compact_key(way.key)}")
+    heading(console, "FOLLOW", f"{label}  {inspect.compact_key(way.key)}")
     for number, step in enumerate(way.steps, 1):
         facts = f"{plural(step.dump.keys, 'key')}  {size_text(step.dump.size)}  digest {step.dump.digest}"
         style = "red" if step.dump.problems else ""

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output.escape import dumps, is_plain, visible
 from olympia_cli.cli.session import Changed, Session
+from olympia_cli.errors import InvalidOption, quoted
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
     from olympia_cli.format.actions import Action
@@ -161,26 +167,25 @@ _ACTION = ["version", "transaction", "type", "object", "namespace", "name"]
 
 def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
     """Print the result of a changing command. `more` has further keys for JSON. CSV has a row for each action."""
-    from olympia_cli.ops.inspect import describe_actions
-
     where: dict[str, Any] = {"version": change.version}
     if change.transaction is not None:
         where["transaction"] = change.transaction
     if session.output is Output.CSV:
         with session.out() as out:
-            csv_rows(session, out, _ACTION, ({**action, **where} for action in describe_actions(change.actions)))
+            csv_rows(
+                session, out, _ACTION, ({**action, **where} for action in inspect.describe_actions(change.actions))
+            )
         return
     place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
     summary = text if change.actions else "nothing to do"
-    outcome(session, {**where, "actions": describe_actions(change.actions), **more}, f"{place}  {summary}")
+    outcome(session, {**where, "actions": inspect.describe_actions(change.actions), **more}, f"{place}  {summary}")
 
 
 def say_actions(session: Session, actions: Iterable[Action]) -> None:
     """Print actions to stderr, with many similar ones on one line."""
     from olympia_cli.cli.output.log import folded
-    from olympia_cli.ops.inspect import describe_actions
 
-    for row in folded(describe_actions(actions)):
+    for row in folded(inspect.describe_actions(actions)):
         session.say(f"  {row.text}")
 
 
@@ -192,8 +197,6 @@ def line(session: Session, text: str) -> None:
 
 def wrapped(session: Session, text: str, indent: int) -> list[str]:
     """Break the text into lines that fit beside an indentation. Words are not broken, so that paths can be copied."""
-    from textwrap import wrap
-
     room = max(session.width - indent, 20)
     return wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
 
@@ -300,8 +303,6 @@ class _Grid:
 
     def shortened(self, *, without_folders: bool = False) -> _Grid:
         """Shorten places, and move the folder that they share to `common`. The last form has names of files alone."""
-        import re
-
         columns, common = [], dict(self.common)
         for column, cells in zip(self.columns, self._cells(), strict=True):
             folder, short = _short_places(cells) if column.place else ("", cells)
@@ -320,8 +321,6 @@ class _Grid:
 
 def _short_places(cells: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Return the folder that all cells share, and the rest of each with cut UUIDs. Distinct cells stay distinct."""
-    import re
-
     folders = zip(*(cell.split("/")[:-1] for cell in cells), strict=False)
     folder = "".join(f"{parts[0]}/" for parts in takewhile(lambda parts: len(set(parts)) == 1, folders))
     if folder == "/" or folder.endswith("://"):
@@ -378,16 +377,12 @@ def _write_blocks(session: Session, out: TextIO, columns: Sequence[Column], rows
 
 def _is_whole(cells: Iterable[str]) -> bool:
     """Return whether a column has values that are copied in one piece: times, ids, versions, locations."""
-    import re
-
     whole = re.compile(rf"{_TIME}|[0-9a-f]{{8}}-[0-9a-f-]{{27}}|v?[0-9]*|\S*/\S*|\S+\.metadata\.json")
     return all(whole.fullmatch(cell) for cell in cells)
 
 
 def _short_time(cell: str) -> str:
     """Cut a time to seconds, as in the log."""
-    import re
-
     return f"{cell[:10]} {cell[11:19]}Z" if re.fullmatch(_TIME, cell) else cell
 
 
@@ -428,15 +423,12 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping | list):
-        import json
-
         return json.dumps(value, ensure_ascii=False)
     return str(value)
 
 
 def check_output(session: Session, path: str) -> None:
     """Raise InvalidOption for an output file or folder among the files of the catalog."""
-    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.paths import OWN_FOLDERS
     from olympia_cli.ops.export.records import path_below
 
@@ -449,8 +441,6 @@ def check_output(session: Session, path: str) -> None:
 
 def svg(session: Session, draw: Callable[[Any], None], path: str, title: str, width: int = 110) -> None:
     """Draw on a recording console, and write the picture."""
-    import io
-
     check_output(session, path)
     from rich.console import Console
 
@@ -464,8 +454,6 @@ def svg(session: Session, draw: Callable[[Any], None], path: str, title: str, wi
 
 def plain_svg(picture: str) -> str:
     """Make a picture look the same everywhere: without web fonts, and without ligatures, which would change C===."""
-    import re
-
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL).replace(
         "Fira Code, monospace", "monospace"
     )

@@ -7,16 +7,16 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
-from olympia_cli.cli.options import Output
+from olympia_cli.cli.options import Output, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.escape import dumps, size, visible
 from olympia_cli.cli.output.log import age
 from olympia_cli.cli.session import Session
-from olympia_cli.errors import InvalidOption, OlympiaError
-from olympia_cli.names import plural
+from olympia_cli.errors import InvalidOption, InvalidReference, OlympiaError
+from olympia_cli.names import parse_time, plural, time_text
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
-    from olympia_cli.errors import OlympiaError
     from olympia_cli.ops.fsck import FsckRun
     from olympia_cli.ops.inspect import Reason, Standing, Status
 
@@ -33,12 +33,10 @@ def describe_status(session: Session, status: Status) -> dict[str, Any]:
 
 def describe_failure(session: Session, error: OlympiaError, looked_at: str) -> dict[str, Any]:
     """Return the record of a refresh in which the catalog could not be read."""
-    from olympia_cli.ops.inspect import standing_of
-
     return {
         "catalog": session.store.uri,
         "looked_at": looked_at,
-        "verdict": str(standing_of(error)),
+        "verdict": str(inspect.standing_of(error)),
         "error": {"code": error.name, "message": error.message, "hint": error.hint, "exit_code": error.exit_code},
         "reasons": [{"text": error.message, "command": session.argv(_after(error))}],
     }
@@ -63,11 +61,9 @@ def print_status(session: Session, status: Status) -> None:
 
 def print_failure(session: Session, error: OlympiaError) -> None:
     """Print the verdict for a catalog that cannot be read, on a terminal. The error itself follows on stderr."""
-    from olympia_cli.ops.inspect import standing_of
-
     if session.output in (Output.TABLE, Output.WIDE) and session.is_tty:
         with session.out() as out:
-            out.write(f"{_standing(session, standing_of(error))}  {visible(session.store.uri)}\n")
+            out.write(f"{_standing(session, inspect.standing_of(error))}  {visible(session.store.uri)}\n")
             out.write(f"    next  {visible(session.command(shlex.join(_after(error))))}\n")
 
 
@@ -215,9 +211,6 @@ def _in_full(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _millis(time: str | None) -> int | None:
     """Parse a time from a record. Return None if it is no valid time, because records may be damaged."""
-    from olympia_cli.errors import InvalidReference
-    from olympia_cli.names import parse_time
-
     try:
         return None if time is None else parse_time(time)
     except InvalidReference:
@@ -290,12 +283,9 @@ def watch(session: Session, full: bool, seconds: str | None) -> None:
 
 
 def _round(session: Session, full: bool) -> None:
-    from olympia_cli.names import time_text
-    from olympia_cli.ops.inspect import status
-
     on_screen = session.is_tty and session.output in (Output.TABLE, Output.WIDE)
     try:
-        catalog_status = status(session.catalog, full)
+        catalog_status = inspect.status(session.catalog, full)
     except OlympiaError as error:
         if on_screen:
             sys.stdout.write(_CLEAR)
@@ -317,8 +307,6 @@ def _record(session: Session, values: dict[str, Any]) -> None:
 
 
 def _parse(seconds: str | None) -> float:
-    from olympia_cli.cli.options import parse_seconds
-
     if seconds is None:
         return EVERY_SECONDS
     is_number = seconds.isascii() and seconds.isdigit() and len(seconds) < 9
