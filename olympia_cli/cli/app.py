@@ -1,4 +1,4 @@
-"""The program `olympia`: the table of its commands.
+"""The program `olympia`: the table of its commands, and the options that every command has.
 
 A command's module is imported when the command runs, not before, so that help, completion and errors of usage cost
 little more than Python's start.
@@ -10,6 +10,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -17,8 +18,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from olympia_cli import __version__
-from olympia_cli.cli.boundary import INTERRUPTED, guarded, run
-from olympia_cli.cli.options import shared_params
+from olympia_cli.cli.boundary import INTERRUPTED, PipeClosed, run
+from olympia_cli.cli.options import LogFormat, Output
+from olympia_cli.errors import OlympiaError
 
 # Commands that are imported when they run. Their names and lines of help come from the table in `app.py`.
 
@@ -69,7 +71,6 @@ class Group(TyperGroup):
         self.params.extend(shared_params())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-
         return self.commands.get(cmd_name) or self.commands.get(ALIASES.get(cmd_name, ""))
 
 
@@ -77,7 +78,6 @@ class Root(Group):
     """The program, with the groups and commands of the table."""
 
     def __init__(self, **attrs: Any) -> None:
-
         attrs["commands"] = commands(COMMANDS, GROUPS)
         super().__init__(**attrs)
 
@@ -96,6 +96,24 @@ class Root(Group):
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a command: a closed pipe ends the program quietly (typer makes it exit code 1), and advice is completed."""
+
+    @wraps(command)
+    def run(ctx: typer.Context, **kwargs: Any) -> Any:
+        try:
+            return command(ctx, **kwargs)
+        except BrokenPipeError:
+            raise PipeClosed from None
+        except OlympiaError as error:
+            from olympia_cli.cli.advice import complete
+
+            complete(error, ctx)
+            raise
+
+    return run
 
 
 def commands(table: dict[str, str], groups: dict[str, str]) -> dict[str, Any]:
@@ -221,6 +239,71 @@ OWN_MODULES = {"table files"}
 
 ALIASES = {"namespace": "ns", "list": "ls", "describe": "show", "rm": "drop", "mv": "rename", "at": "time-travel"}
 """Synonyms of command names; accepted, but not shown."""
+
+# Options of every command. They stand before or after its name.
+
+
+def _shared(
+    catalog: Annotated[
+        str | None,
+        typer.Option("--catalog", "-c", metavar="URI", help="Catalog: a folder, s3://…, gs://… [OLYMPIA_CATALOG]"),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="Profile of the config file. [OLYMPIA_PROFILE]")
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            help="Timeout of each read, listing or write, with its retries; 30s by default. [OLYMPIA_TIMEOUT]",
+        ),
+    ] = None,
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", help="Format of the output: table, wide, name, json, jsonl, csv.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print only data and errors, and no verdict when all is well."),
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print more messages.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Print no colours. [NO_COLOR]")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bars.")] = False,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option(
+            "--log-format", help="Format of stderr: text, or json with one object per line. [OLYMPIA_LOG_FORMAT]"
+        ),
+    ] = None,
+    csv_safe: Annotated[
+        bool,
+        typer.Option("--csv-safe", help="In CSV, put ' before cells that a spreadsheet would take for a formula."),
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Declare the options of every command; see `remember`."""
+
+
+@cache
+def shared_params() -> list[Any]:
+    """Return the options of every command. They store their values instead of passing them to the command."""
+    single = typer.Typer(add_completion=False)
+    single.command()(_shared)
+    params = [param for param in typer.main.get_command(single).params if param.name != "help"]
+    for param in params:
+        param.expose_value = False
+        param.callback = remember
+    return params
+
+
+def remember(ctx: Any, param: Any, value: Any) -> Any:
+    """Store a value from the command line. Options after the command are parsed last, so they win."""
+    source = ctx.get_parameter_source(param.name)
+    if source is not None and source.name == "COMMANDLINE":
+        ctx.meta[f"olympia.{param.name}"] = value
+    return value
+
 
 app = typer.Typer(
     cls=Root,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.boundary import confirm
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output.fsck import print_report
 from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm
 from olympia_cli.errors import InvalidOption, OlympiaError
 from olympia_cli.format.paths import size_limit
 from olympia_cli.names import plural

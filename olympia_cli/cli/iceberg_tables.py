@@ -7,10 +7,10 @@ from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from olympia_cli.cli.boundary import hear_libraries
 from olympia_cli.cli.options import parse_seconds
 from olympia_cli.cli.output.files import read_description
 from olympia_cli.cli.session import Changed, Session
-from olympia_cli.cli.talk import hear_libraries
 from olympia_cli.errors import IcebergMissing, InvalidOption, OlympiaError, TableNotFound, command_words
 from olympia_cli.iceberg.settings import ONE_SDK, io_properties
 

@@ -12,8 +12,7 @@ from functools import cache
 from typing import Any
 
 from olympia_cli import __version__, errors
-from olympia_cli.cli.app import COMMANDS, LazyCommand, app, function_and_examples
-from olympia_cli.cli.options import shared_params
+from olympia_cli.cli.app import COMMANDS, LazyCommand, app, function_and_examples, shared_params
 
 EXIT_CODES = {
     0: "Done.",

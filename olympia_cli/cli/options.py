@@ -1,12 +1,10 @@
-"""Options of every command, which stand before or after its name, and options that several commands share."""
+"""Options that several commands share, and the values that they take."""
 
 from __future__ import annotations
 
 import re
 import sys
-from copy import copy
 from enum import StrEnum
-from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -30,73 +28,6 @@ class Output(StrEnum):
 class LogFormat(StrEnum):
     TEXT = "text"
     JSON = "json"
-
-
-def _shared(
-    catalog: Annotated[
-        str | None,
-        typer.Option("--catalog", "-c", metavar="URI", help="Catalog: a folder, s3://…, gs://… [OLYMPIA_CATALOG]"),
-    ] = None,
-    profile: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME", help="Profile of the config file. [OLYMPIA_PROFILE]")
-    ] = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--timeout",
-            metavar="DURATION",
-            help="Timeout of each read, listing or write, with its retries; 30s by default. [OLYMPIA_TIMEOUT]",
-        ),
-    ] = None,
-    output: Annotated[
-        Output | None, typer.Option("--output", "-o", help="Format of the output: table, wide, name, json, jsonl, csv.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="Print only data and errors, and no verdict when all is well."),
-    ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print more messages.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Print no colours. [NO_COLOR]")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bars.")] = False,
-    log_format: Annotated[
-        LogFormat | None,
-        typer.Option(
-            "--log-format", help="Format of stderr: text, or json with one object per line. [OLYMPIA_LOG_FORMAT]"
-        ),
-    ] = None,
-    csv_safe: Annotated[
-        bool,
-        typer.Option("--csv-safe", help="In CSV, put ' before cells that a spreadsheet would take for a formula."),
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-) -> None:
-    """Declares the options of every command; see `remember`."""
-
-
-def shared_params() -> list[Any]:
-    """Return new copies of the shared options. They store their values instead of passing them to the command."""
-    return [copy(param) for param in _shared_once()]
-
-
-@cache
-def _shared_once() -> list[Any]:
-    # cached, because the program and its groups have them too, and reading annotations is slow
-    single = typer.Typer(add_completion=False)
-    single.command()(_shared)
-    params = [param for param in typer.main.get_command(single).params if param.name != "help"]
-    for param in params:
-        param.expose_value = False
-        param.callback = remember
-    return params
-
-
-def remember(ctx: Any, param: Any, value: Any) -> Any:
-    """Store a value from the command line. Options after the command are parsed last, so they win."""
-    source = ctx.get_parameter_source(param.name)
-    if source is not None and source.name == "COMMANDLINE":
-        ctx.meta[f"olympia.{param.name}"] = value
-    return value
 
 
 At = Annotated[

@@ -9,15 +9,15 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias, cast
 
 import typer
 
 from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.boundary import about, check_variable, hear_libraries, is_json, tell
 from olympia_cli.cli.config import Location, Setting, how_to_name_a_catalog, named_options, options_for, read_profile
 from olympia_cli.cli.options import Output, parse_seconds
 from olympia_cli.cli.output.escape import visible
-from olympia_cli.cli.talk import about, check_variable, hear_libraries, is_json, tell
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError
 from olympia_cli.masking import masked
 from olympia_cli.names import Kind, NamespaceName, parse_as_found, parse_reference, parse_table, parse_view, span_text
@@ -27,45 +27,13 @@ if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.format.actions import Action
-    from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef, ViewDef
     from olympia_cli.names import ObjectName, TableName, ViewName
     from olympia_cli.ops.progress import Progress
     from olympia_cli.storage.protocol import Store
 
 
-class View(Protocol):
-    @property
-    def version(self) -> int: ...
-    @property
-    def snapshot(self) -> Snapshot: ...
-    def objects(self, kind: Kind, namespace: str | None) -> Iterator[CatalogObject[ObjectDefinition]]: ...
-    def namespaces(self) -> Iterator[NamespaceName]: ...
-    def tables(self, namespace: str | None) -> Iterator[TableName]: ...
-    def views(self, namespace: str | None) -> Iterator[ViewName]: ...
-    def names_by_namespace(self, kind: Kind, namespace: str | None) -> Iterator[tuple[str, Sequence[str]]]: ...
-    def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]: ...
-    def table(self, name: TableName) -> CatalogObject[TableDef]: ...
-    def view(self, name: ViewName) -> CatalogObject[ViewDef]: ...
-
-
-class SnapshotView:
-    """A view of a version."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.version = snapshot.version
-        self.objects = snapshot.objects
-        self.namespaces = snapshot.namespaces
-        self.tables = snapshot.tables
-        self.views = snapshot.views
-        self.names_by_namespace = snapshot.names_by_namespace
-        self.namespace = snapshot.namespace
-        self.table = snapshot.table
-        self.view = snapshot.view
-
-
 class TransactionView:
-    """A view of a distributed transaction. Its version is the one on which the transaction is based."""
+    """A snapshot of a distributed transaction. Its version is the one on which the transaction is based."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -103,7 +71,8 @@ class TransactionView:
         return [name.namespace for name in self.namespaces()] if namespace is None else [namespace]
 
 
-# The session of a command: its options, the catalog that they name, and its output.
+View: TypeAlias = "Snapshot | TransactionView"
+"""The reads of a command: a version, or a distributed transaction from inside."""
 
 
 class Changed(NamedTuple):
@@ -124,44 +93,18 @@ class Session:
         }
         if uri is not None:
             self._options["catalog"] = uri
+        self.output = Output.JSON if self._options.get("json") else Output(self._options.get("output") or Output.TABLE)
+        self.quiet = bool(self._options.get("quiet"))
+        self.verbose = bool(self._options.get("verbose"))
+        self.csv_safe = bool(self._options.get("csv_safe"))
+        """True if CSV cells are escaped so that no spreadsheet takes them for formulas."""
+        self.is_tty = sys.stdout.isatty()
+        self.no_color = bool(self._options.get("no_color") or os.environ.get("NO_COLOR"))
+        self.color = self.is_tty and not self.no_color
         about(command=getattr(ctx, "command_path", "").partition(" ")[2] or None, quiet=self.quiet)
         check_variable()
         self.metrics: Callable[[], dict[str, Any]] | None = None
         """Returns the metrics of this run for JSON documents, if the engine has any."""
-
-    # Options
-
-    @property
-    def output(self) -> Output:
-        if self._options.get("json"):
-            return Output.JSON
-        word = self._options.get("output")
-        return Output(word) if word is not None else Output.TABLE
-
-    @property
-    def quiet(self) -> bool:
-        return bool(self._options.get("quiet"))
-
-    @property
-    def verbose(self) -> bool:
-        return bool(self._options.get("verbose"))
-
-    @property
-    def color(self) -> bool:
-        return self.is_tty and not self.no_color
-
-    @property
-    def csv_safe(self) -> bool:
-        """Return whether CSV cells are escaped so that no spreadsheet takes them for formulas."""
-        return bool(self._options.get("csv_safe"))
-
-    @property
-    def no_color(self) -> bool:
-        return bool(self._options.get("no_color") or os.environ.get("NO_COLOR"))
-
-    @property
-    def is_tty(self) -> bool:
-        return sys.stdout.isatty()
 
     @property
     def width(self) -> int:
@@ -318,7 +261,7 @@ class Session:
     def view(self, at: str | None = None, txn: str | None = None, *names: ObjectName) -> View:
         """Return the view for a reading command: a version, or a distributed transaction from inside."""
         if txn is None:
-            return SnapshotView(self.snapshot(at, *names))
+            return self.snapshot(at, *names)
         if at is not None:
             raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")
         from olympia_cli.catalog import distributed

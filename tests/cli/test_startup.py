@@ -28,8 +28,8 @@ from olympia_cli.cli.app import (
     LazyCommand,
     function_and_examples,
     module_name,
+    shared_params,
 )
-from olympia_cli.cli.options import shared_params
 
 SLOW = {"pyarrow", "fsspec", "s3fs", "gcsfs", "google", "rich", "pydantic", "pyspark", "aiohttp", "botocore"}
 SLOW |= {"jinja2", "numpy", "pyiceberg", "starlette", "uvicorn"}

@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
+from olympia_cli.cli.boundary import lines_of
 from olympia_cli.cli.options import Atomic, DryRun, Message, RetryFor, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Changed, Session
-from olympia_cli.cli.talk import lines_of
 from olympia_cli.errors import InvalidOption
 from olympia_cli.names import plural
 

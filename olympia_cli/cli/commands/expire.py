@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
+from olympia_cli.cli.boundary import confirm, lines_of
 from olympia_cli.cli.completion import complete_quarantine
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.options import DryRun, Message, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import expire as show
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm, lines_of
 from olympia_cli.errors import CommitConflict, InvalidOption, PartlyDone, Refused
 from olympia_cli.names import parse_duration
 from olympia_cli.ops import expire, fsck

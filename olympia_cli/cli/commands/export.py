@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.boundary import confirm
 from olympia_cli.cli.completion import complete_export, complete_profile, complete_reference
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.engine import engine as open_engine
@@ -18,7 +19,6 @@ from olympia_cli.cli.options import DryRun, Message, Output, RetryFor, Yes, pars
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm
 from olympia_cli.errors import (
     ExportNotFound,
     InvalidLocation,

@@ -40,6 +40,7 @@ class Objects(NamedTuple):
     """A kind of objects, as the command line names them."""
 
     kind: Kind
+    word: str
     group: str
     metavar: str
     parse: Callable[[str], ObjectName]
@@ -48,12 +49,12 @@ class Objects(NamedTuple):
 
     def argument(self, metavar: str) -> Any:
         """Return the argument that names an existing object."""
-        return typer.Argument(metavar=metavar, help=f"The {self.kind.word}.", autocompletion=self.complete)
+        return typer.Argument(metavar=metavar, help=f"The {self.word}.", autocompletion=self.complete)
 
 
-NAMESPACES = Objects(Kind.NAMESPACE, "ns", "NAME", NamespaceName, complete_namespace, complete_none)
-TABLES = Objects(Kind.TABLE, "table", "NS.T", parse_table, complete_table, complete_new_in_namespace)
-VIEWS = Objects(Kind.VIEW, "view", "NS.V", parse_view, complete_view, complete_new_in_namespace)
+NAMESPACES = Objects(Kind.NAMESPACE, "namespace", "ns", "NAME", NamespaceName, complete_namespace, complete_none)
+TABLES = Objects(Kind.TABLE, "table", "table", "NS.T", parse_table, complete_table, complete_new_in_namespace)
+VIEWS = Objects(Kind.VIEW, "view", "view", "NS.V", parse_view, complete_view, complete_new_in_namespace)
 
 FromVersion = Annotated[
     str,
@@ -96,7 +97,7 @@ def alter_command(objects: Objects, doc: str) -> Command:
             message=message,
             retry_for=retry_for,
         )
-        render.changed(session, change, f"altered {objects.kind.word} {target}")
+        render.changed(session, change, f"altered {objects.word} {target}")
 
     return documented(alter, doc)
 
@@ -119,7 +120,7 @@ def rename_command(objects: Objects, doc: str) -> Command:
             message=message,
             retry_for=retry_for,
         )
-        render.changed(session, change, f"renamed {objects.kind.word} {source} to {target}")
+        render.changed(session, change, f"renamed {objects.word} {source} to {target}")
 
     return documented(rename, doc)
 
@@ -140,7 +141,7 @@ def drop_command(objects: Objects, doc: str) -> Command:
                 statement(transaction, "drop", target)(target)
 
         change = session.change(do, target, txn=txn, message=message, retry_for=retry_for, again=if_exists)
-        render.changed(session, change, f"dropped {objects.kind.word} {target}")
+        render.changed(session, change, f"dropped {objects.word} {target}")
         if session.is_tty:
             say_undo(session, objects, target, change)
 
@@ -176,7 +177,7 @@ def restore_command(objects: Objects, doc: str) -> Command:
             error.version, error.advice = None, "restore it with its tables and views"
             error.command = command_words(*words, names=[target.namespace])
             raise
-        render.changed(session, change, f"restored {objects.kind.word} {target} from v{source.version}")
+        render.changed(session, change, f"restored {objects.word} {target} from v{source.version}")
 
     return documented(restore, doc)
 

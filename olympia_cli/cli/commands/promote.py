@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.boundary import confirm
 from olympia_cli.cli.fsck_actions import say_standing
 from olympia_cli.cli.options import DryRun, Message, Yes
 from olympia_cli.cli.output import render
@@ -13,7 +14,6 @@ from olympia_cli.cli.output.expire import versions_said
 from olympia_cli.cli.output.fsck import versions_text
 from olympia_cli.cli.output.log import say_plan
 from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm
 from olympia_cli.errors import InvalidOption
 from olympia_cli.names import plural
 from olympia_cli.ops import expire, fsck

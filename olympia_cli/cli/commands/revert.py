@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
+from olympia_cli.cli.boundary import confirm
 from olympia_cli.cli.completion import complete_reference
 from olympia_cli.cli.options import Atomic, DryRun, InTxn, Message, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.log import conflict_line, say_plan
 from olympia_cli.cli.session import Changed, Session
-from olympia_cli.cli.talk import confirm
 from olympia_cli.errors import InvalidOption, RevertConflict
 from olympia_cli.ops import inspect
 

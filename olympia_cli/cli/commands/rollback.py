@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
+from olympia_cli.cli.boundary import confirm, confirm_unknown
 from olympia_cli.cli.completion import complete_reference
 from olympia_cli.cli.options import DryRun, Message, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.log import say_plan
 from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm, confirm_unknown
 from olympia_cli.errors import Damaged
 from olympia_cli.names import parse_reference, plural
 from olympia_cli.ops import inspect

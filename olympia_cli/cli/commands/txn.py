@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
+from olympia_cli.cli.boundary import confirm
 from olympia_cli.cli.completion import complete_transaction
 from olympia_cli.cli.options import Atomic, DryRun, Message, Output, RetryFor, Yes, parse_isolation, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.log import action_line
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Changed, Session
-from olympia_cli.cli.talk import confirm
 from olympia_cli.names import plural
 from olympia_cli.ops import inspect
 

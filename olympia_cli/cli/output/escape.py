@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from itertools import chain
 from json import JSONEncoder
 from typing import Any, TextIO
 
@@ -52,6 +53,13 @@ def visible(text: str) -> str:
     if is_plain(text):
         return text
     return "".join(_escape(character) for character in text)
+
+
+def visible_rows(rows: Sequence[Sequence[str]]) -> Sequence[Sequence[str]]:
+    """Escape the cells of rows. Few cells need it, so all are tested at once."""
+    if is_plain("".join(chain.from_iterable(rows))):
+        return rows
+    return [[visible(cell) for cell in row] for row in rows]
 
 
 def _escape(character: str) -> str:

@@ -9,7 +9,7 @@ from olympia_cli.cli.options import Output
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.log import age
 from olympia_cli.cli.output.render import Column
-from olympia_cli.cli.session import Session, View
+from olympia_cli.cli.session import Session, TransactionView, View
 from olympia_cli.masking import masked
 from olympia_cli.names import Kind, NamespaceName, ObjectName, full_name
 from olympia_cli.ops import inspect
@@ -61,7 +61,8 @@ def _wide_rows(session: Session, view: View, kind: Kind, namespace: str | None) 
     from olympia_cli.format.pb.objects_pb2 import TableDef
 
     objects = list(view.objects(kind, namespace))
-    last = inspect.last_changes(view.snapshot, [item.name for item in objects])
+    snapshot = view.snapshot if isinstance(view, TransactionView) else view
+    last = inspect.last_changes(snapshot, [item.name for item in objects])
     now = session.catalog.clock.now_millis()
     for item in objects:
         row = {**_row(item.name), "id": item.id}

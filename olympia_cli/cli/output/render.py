@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output.escape import dumps, is_plain, visible
+from olympia_cli.cli.output.escape import dumps, is_plain, visible, visible_rows
 from olympia_cli.cli.session import Changed, Session
 from olympia_cli.errors import InvalidOption, quoted
 from olympia_cli.ops import inspect
@@ -170,15 +170,16 @@ def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
     where: dict[str, Any] = {"version": change.version}
     if change.transaction is not None:
         where["transaction"] = change.transaction
-    if session.output is Output.CSV:
-        with session.out() as out:
-            csv_rows(
-                session, out, _ACTION, ({**action, **where} for action in inspect.describe_actions(change.actions))
-            )
+    if session.output in (Output.JSON, Output.JSONL):
+        document(session, {**where, "actions": inspect.describe_actions(change.actions), **more})
         return
-    place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
-    summary = text if change.actions else "nothing to do"
-    outcome(session, {**where, "actions": inspect.describe_actions(change.actions), **more}, f"{place}  {summary}")
+    with session.out() as out:
+        if session.output is Output.CSV:
+            actions = inspect.describe_actions(change.actions)
+            csv_rows(session, out, _ACTION, ({**action, **where} for action in actions))
+        elif not session.quiet:
+            place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
+            out.write(visible(f"{place}  {text if change.actions else 'nothing to do'}") + "\n")
 
 
 def say_actions(session: Session, actions: Iterable[Action]) -> None:
@@ -348,9 +349,7 @@ def write_lines(out: TextIO, rows: Iterable[Sequence[str]]) -> None:
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> str:
-    if not is_plain("".join(chain.from_iterable(rows))):
-        rows = [[visible(cell) for cell in row] for row in rows]
-    return "".join([line + "\n" for line in map("\t".join, rows)])
+    return "".join([line + "\n" for line in map("\t".join, visible_rows(rows))])
 
 
 def write_pairs(out: TextIO, groups: Iterable[tuple[str, Sequence[str]]]) -> None:
@@ -387,13 +386,9 @@ def _short_time(cell: str) -> str:
 
 
 def _write_fields(session: Session, out: TextIO, value: Mapping[str, Any]) -> None:
-    flat = [line for key, field in value.items() for line in _flat(key, field)]
-    width = max((len(visible(key)) for key, _ in flat), default=0)
-    for key, cell in flat:
-        if session.is_tty:
-            out.write(f"{visible(key).ljust(width)}  {visible(cell)}\n")
-        else:
-            out.write(f"{visible(key)}\t{visible(cell)}\n")
+    rows = visible_rows([line for key, field in value.items() for line in _flat(key, field)])
+    width = max((len(key) for key, _ in rows), default=0)
+    out.writelines(f"{key.ljust(width)}  {cell}\n" if session.is_tty else f"{key}\t{cell}\n" for key, cell in rows)
 
 
 def _flat(key: str, value: Any, *, inside: bool = False) -> Iterator[tuple[str, str]]:
