@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
@@ -139,16 +140,16 @@ def commands(table: dict[str, str], groups: dict[str, str]) -> dict[str, Any]:
 
 def module_name(path: str) -> str:
     """Return the module of a command, which is named by the command or by its group."""
-    group, _, _ = path.partition(" ")
-    words = group if group in GROUP_MODULES and path not in OWN_MODULES else path
-    return "olympia_cli.cli.commands." + words.replace(" ", "_").replace("-", "_").strip("_")
+    word = OWN_MODULES.get(path) or path.partition(" ")[0].replace("-", "_")
+    return f"olympia_cli.cli.commands.{word}{'_' if iskeyword(word) else ''}"
 
 
 def function_and_examples(path: str) -> tuple[Callable[..., None], Sequence[str]]:
-    """Return the function of a command, and its examples. In the module of a group, the verb names both."""
-    module, (_, _, verb) = import_module(module_name(path)), path.rpartition(" ")
-    run, examples = getattr(module, "run", None), module.EXAMPLES
-    return (run, examples) if run is not None else (getattr(module, verb), examples[verb])
+    """Return the function of a command, and its examples. In a module of several commands, the verb names both."""
+    module, verb = import_module(module_name(path)), path.rpartition(" ")[2].strip("_")
+    if isinstance(module.EXAMPLES, dict):
+        return getattr(module, verb), module.EXAMPLES[verb]
+    return module.run, module.EXAMPLES
 
 
 COMMANDS = {
@@ -231,11 +232,8 @@ GROUPS = {
     "config": "Show the settings.",
 }
 
-GROUP_MODULES = {"ns", "table", "view", "txn", "export", "catalog"}
-"""Groups with one module for their commands. Each command of another group has a module of its own."""
-
-OWN_MODULES = {"table files"}
-"""Commands with a module of their own, though their group has one."""
+OWN_MODULES = {"table files": "table_files", "__complete": "completion"}
+"""Commands that are not in the module of their group or name."""
 
 ALIASES = {"namespace": "ns", "list": "ls", "describe": "show", "rm": "drop", "mv": "rename", "at": "time-travel"}
 """Synonyms of command names; accepted, but not shown."""

@@ -28,24 +28,12 @@ if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.cli.session import Session
 
-# every command imports this module, so a look-up imports its modules itself
-
 TIMEOUT = 1.0
 """Timeout of a look-up, without the time for imports."""
 
 LIMIT = 500
 RECENT = 20
 _FULL_NAME = re.compile(r'("(?:[^"]|"")*"|[^."]+)\.(.*)', re.DOTALL)
-
-
-def complete_none(incomplete: str) -> list[str]:
-    """Complete nothing, for names that do not exist yet."""
-    return []
-
-
-def complete_quarantine(incomplete: str) -> list[str]:
-    """Complete the actions of expire."""
-    return _starting(incomplete, ("undo", "purge", "ls"))
 
 
 def complete_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -225,6 +213,50 @@ def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:
     paths = [path.split() for path in COMMANDS]
     words = [path[len(before)] for path in paths if path[: len(before)] == before and len(path) > len(before)]
     return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
+
+
+# The completer of an argument or option, by the metavar that help shows
+
+Completer = Callable[[typer.Context, str], list[str]]
+
+_BY_METAVAR: dict[str, Completer] = {
+    "COMMAND": complete_command,
+    "ID": complete_transaction,
+    "NS": complete_namespace,
+    "NS.T": complete_table,
+    "NS.V": complete_view,
+    "NS[.T]": complete_object,
+    "REF": complete_reference,
+    "TARGET": complete_reference,
+}
+_BY_COMMAND: dict[tuple[str, str], Completer] = {
+    ("dump-node", "KEY"): complete_object,
+    ("export drop", "NAME"): complete_export,
+    ("export verify", "NAME"): complete_export,
+    ("ns alter", "NAME"): complete_namespace,
+    ("ns drop", "NAME"): complete_namespace,
+    ("ns rename", "OLD"): complete_namespace,
+    ("ns restore", "NAME"): complete_namespace,
+    ("ns show", "NAME"): complete_namespace,
+    ("table create", "NS.T"): complete_new_in_namespace,
+    ("table register", "NS.T"): complete_new_in_namespace,
+    ("table rename", "NEW"): complete_new_in_namespace,
+    ("table rename", "OLD"): complete_table,
+    ("view create", "NS.V"): complete_new_in_namespace,
+    ("view rename", "NEW"): complete_new_in_namespace,
+    ("view rename", "OLD"): complete_view,
+}
+"""Metavars that mean something else for a command."""
+
+
+def completer(command: str, name: str, metavar: str) -> Completer | None:
+    """Return the completer of a parameter, or None if its type or the shell completes it."""
+    if "profile" in name:
+        return complete_profile
+    if metavar == "LEVEL" or "|" in metavar:
+        words = ("snapshot", "serializable") if metavar == "LEVEL" else metavar.split("|")
+        return lambda ctx, incomplete: _starting(incomplete, words)
+    return _BY_COMMAND.get((command, metavar)) or _BY_METAVAR.get(metavar)
 
 
 # The cache of names for the completion: one small file per catalog, readable by its owner only.

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.boundary import confirm
-from olympia_cli.cli.options import Output
+from olympia_cli.cli.options import Output, check_one
 from olympia_cli.cli.output.fsck import print_report
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption, OlympiaError
@@ -162,15 +162,12 @@ def check_options(
     repair: bool, prefer: str | None, salvage: str | None, acknowledge: bool, *, dry_run: bool, yes: bool, past: bool
 ) -> None:
     """Refuse options that do not go together. `past` is true if an older version is checked."""
-    modes = {"--repair": repair, "--salvage": salvage is not None, "--acknowledge": acknowledge}
-    flags = [option for option, value in modes.items() if value]
-    if len(flags) > 1:
-        raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
+    check_one(("--repair", repair), ("--salvage", salvage), ("--acknowledge", acknowledge))
     if repair and past:
         raise InvalidOption("a repair changes the latest version only", hint="leave out --at")
     if not repair and prefer is not None:
         raise InvalidOption("--prefer needs --repair", hint="add --repair")
-    if not flags and (dry_run or yes):
+    if not (repair or salvage is not None or acknowledge) and (dry_run or yes):
         # --salvage and --acknowledge do not ask, but take --yes too: scripts add it to any advised command
         option = "--dry-run" if dry_run else "--yes"
         raise InvalidOption(f"{option} needs --repair, --salvage or --acknowledge", hint="add one of them")

@@ -12,7 +12,6 @@ from olympia_cli.cli.options import parse_seconds
 from olympia_cli.cli.output.files import read_description
 from olympia_cli.cli.session import Changed, Session
 from olympia_cli.errors import IcebergMissing, InvalidOption, OlympiaError, TableNotFound, command_words
-from olympia_cli.iceberg.settings import ONE_SDK, io_properties
 
 if TYPE_CHECKING:
     from olympia_cli.iceberg.catalog import OlympiaCatalog
@@ -36,6 +35,7 @@ def iceberg_catalog(
     need_pyiceberg()
     from olympia_cli.iceberg.catalog import OlympiaCatalog
     from olympia_cli.iceberg.conversion import told_as_ours
+    from olympia_cli.iceberg.settings import ONE_SDK, io_properties
 
     if at is not None and txn is not None:
         raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")

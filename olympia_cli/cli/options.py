@@ -77,6 +77,13 @@ IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do nothing i
 Atomic = Annotated[bool, typer.Option("--atomic", help="Lift the limit on the number of actions for this commit.")]
 
 
+def check_one(*flags: tuple[str, object]) -> None:
+    """Raise InvalidOption if more than one of these options has a value."""
+    given = [flag for flag, value in flags if value is not None and value is not False]
+    if len(given) > 1:
+        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+
+
 def parse_renames(pairs: list[str] | None) -> dict[str, str]:
     """Parse OLD=NEW pairs of columns."""
     renames: dict[str, str] = {}

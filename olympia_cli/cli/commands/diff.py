@@ -4,7 +4,6 @@ from typing import Annotated, Any
 
 import typer
 
-from olympia_cli.cli.completion import complete_reference
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.escape import visible
@@ -26,15 +25,11 @@ def run(
     ctx: typer.Context,
     old: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[REF]", help="The older version; latest~1 if not given.", autocompletion=complete_reference
-        ),
+        typer.Argument(metavar="[REF]", help="The older version; latest~1 if not given."),
     ] = None,
     new: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[REF]", help="The newer version; latest if not given.", autocompletion=complete_reference
-        ),
+        typer.Argument(metavar="[REF]", help="The newer version; latest if not given."),
     ] = None,
     stat: Annotated[bool, typer.Option("--stat", help="Only count the changes.")] = False,
     patch: Annotated[

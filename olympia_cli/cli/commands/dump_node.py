@@ -5,8 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from olympia_cli.cli.completion import complete_object, complete_reference
-from olympia_cli.cli.options import Output
+from olympia_cli.cli.options import Output, check_one
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.escape import visible
 from olympia_cli.cli.output.node import draw_node, draw_way, pivot_lines
@@ -50,21 +49,16 @@ def run(
         typer.Argument(
             metavar="[TARGET]",
             help="A version, vn/…, node/…, 8 or more digits of a node's uuid, a file, or - for stdin.",
-            autocompletion=complete_reference,
         ),
     ] = "latest",
     file: Annotated[bool, typer.Option("--file", help="Read the target as a local file.")] = False,
     key: Annotated[
         str | None,
-        typer.Option(
-            metavar="KEY", help="Show only the rows of this key: NS, NS.T or a raw key.", autocompletion=complete_object
-        ),
+        typer.Option(metavar="KEY", help="Show only the rows of this key: NS, NS.T or a raw key."),
     ] = None,
     follow: Annotated[
         str | None,
-        typer.Option(
-            metavar="NS[.T]", help="Show each node on the path to this object.", autocompletion=complete_object
-        ),
+        typer.Option(metavar="NS[.T]", help="Show each node on the path to this object."),
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print keys in full, with their padding.")] = False,
 ) -> None:
@@ -75,8 +69,7 @@ def run(
     pointers of the output can be pasted as targets. The exit code is 40 if the node is damaged.
     """
     session = Session(ctx)
-    if key is not None and follow is not None:
-        raise InvalidOption("--key and --follow do not go together", hint="give one of them")
+    check_one(("--key", key), ("--follow", follow))
     is_file = file or target == "-" or target.startswith(("/", "./", "../"))
     if follow is not None:
         if is_file:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from olympia_cli.cli.boundary import confirm, lines_of
-from olympia_cli.cli.completion import complete_quarantine
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.options import DryRun, Message, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import expire as show
@@ -57,7 +56,6 @@ def run(
         typer.Argument(
             metavar="[undo|purge|ls]",
             help="Restore the versions in quarantine, delete those that rested long enough, or list them.",
-            autocompletion=complete_quarantine,
         ),
     ] = None,
     keep_last: Annotated[

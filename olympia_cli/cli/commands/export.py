@@ -12,7 +12,6 @@ import typer
 
 from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.boundary import confirm
-from olympia_cli.cli.completion import complete_export, complete_profile, complete_reference
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.engine import engine as open_engine
 from olympia_cli.cli.options import DryRun, Message, Output, RetryFor, Yes, parse_seconds
@@ -65,7 +64,6 @@ DestProfile = Annotated[
         "--dest-profile",
         metavar="NAME",
         help="Profile with the storage options of the destination, if they differ from the catalog's.",
-        autocompletion=complete_profile,
     ),
 ]
 
@@ -86,9 +84,7 @@ def create(
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at", metavar="REF", help="Version to export; the latest if not given.", autocompletion=complete_reference
-        ),
+        typer.Option("--at", metavar="REF", help="Version to export; the latest if not given."),
     ] = None,
     expires: Annotated[
         str | None,
@@ -201,9 +197,7 @@ def ls(ctx: typer.Context) -> None:
 
 def verify(
     ctx: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A recorded export.", autocompletion=complete_export)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A recorded export.")] = None,
     dest: Annotated[
         str | None, typer.Option("--dest", metavar="URI", help="Location of the export, if it is not in the record.")
     ] = None,
@@ -312,7 +306,7 @@ def resume(
 
 def drop(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The export.", autocompletion=complete_export)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The export.")],
     delete_files: Annotated[
         bool, typer.Option("--delete-files", help="Also delete the files of a full export, if no others are there.")
     ] = False,

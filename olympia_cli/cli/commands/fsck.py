@@ -20,7 +20,7 @@ from olympia_cli.cli.fsck_actions import (
     say_standing,
     with_commands,
 )
-from olympia_cli.cli.options import At, DryRun, Message, Output, Yes, parse_seconds
+from olympia_cli.cli.options import At, DryRun, Message, Output, Yes, check_one, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.fsck import print_report, report_page
 from olympia_cli.cli.session import Session
@@ -138,8 +138,7 @@ def run(
     --salvage are available locally only.
     """
     session = Session(ctx)
-    if at is not None and all_versions:
-        raise InvalidOption("--at and --all-versions do not go together", hint="give one of them")
+    check_one(("--at", at), ("--all-versions", all_versions))
     check_options(repair, prefer, salvage, acknowledge, dry_run=dry_run, yes=yes, past=at is not None)
     if max_age is not None and not since_last:
         raise InvalidOption("--max-age needs --since-last", hint="add --since-last")

@@ -5,7 +5,6 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.completion import complete_object, complete_reference
 from olympia_cli.cli.output.log import parse_object, patch_lines, print_log
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption
@@ -26,20 +25,20 @@ def run(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NS[.T]]", help="Show only changes of this object.", autocompletion=complete_object),
+        typer.Argument(metavar="[NS[.T]]", help="Show only changes of this object."),
     ] = None,
     number: Annotated[int | None, typer.Option("-n", "--number", metavar="N", help="Show at most N versions.")] = None,
     since: Annotated[
         str | None,
-        typer.Option(metavar="REF", help="Oldest version to show.", autocompletion=complete_reference),
+        typer.Option(metavar="REF", help="Oldest version to show."),
     ] = None,
     until: Annotated[
         str | None,
-        typer.Option(metavar="REF", help="Newest version to show.", autocompletion=complete_reference),
+        typer.Option(metavar="REF", help="Newest version to show."),
     ] = None,
     object: Annotated[
         str | None,
-        typer.Option(metavar="NS[.T]", help="The same as the argument.", autocompletion=complete_object),
+        typer.Option(metavar="NS[.T]", help="The same as the argument."),
     ] = None,
     action: Annotated[
         list[str] | None, typer.Option(metavar="TYPE", help="Show only actions of this type, such as TABLE_DROP.")

@@ -8,7 +8,6 @@ import typer
 
 from olympia_cli.cli.commands import objects
 from olympia_cli.cli.commands.objects import NAMESPACES, FromVersion
-from olympia_cli.cli.completion import complete_namespace, complete_none
 from olympia_cli.cli.options import (
     At,
     Atomic,
@@ -42,12 +41,12 @@ EXAMPLES = {
     ],
 }
 
-Namespace = Annotated[str, typer.Argument(metavar="NAME", help="The namespace.", autocompletion=complete_namespace)]
+Namespace = Annotated[str, typer.Argument(metavar="NAME", help="The namespace.")]
 
 
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The namespace.", autocompletion=complete_none)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The namespace.")],
     property: Properties = None,
     if_not_exists: IfNotExists = False,
     txn: InTxn = None,

@@ -7,14 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from olympia_cli.cli.completion import (
-    complete_namespace,
-    complete_new_in_namespace,
-    complete_none,
-    complete_reference,
-    complete_table,
-    complete_view,
-)
 from olympia_cli.cli.options import (
     At,
     IfExists,
@@ -44,30 +36,26 @@ class Objects(NamedTuple):
     group: str
     metavar: str
     parse: Callable[[str], ObjectName]
-    complete: Callable[..., list[str]]
-    complete_new: Callable[..., list[str]]
 
     def argument(self, metavar: str) -> Any:
         """Return the argument that names an existing object."""
-        return typer.Argument(metavar=metavar, help=f"The {self.word}.", autocompletion=self.complete)
+        return typer.Argument(metavar=metavar, help=f"The {self.word}.")
 
 
-NAMESPACES = Objects(Kind.NAMESPACE, "namespace", "ns", "NAME", NamespaceName, complete_namespace, complete_none)
-TABLES = Objects(Kind.TABLE, "table", "table", "NS.T", parse_table, complete_table, complete_new_in_namespace)
-VIEWS = Objects(Kind.VIEW, "view", "view", "NS.V", parse_view, complete_view, complete_new_in_namespace)
+NAMESPACES = Objects(Kind.NAMESPACE, "namespace", "ns", "NAME", NamespaceName)
+TABLES = Objects(Kind.TABLE, "table", "table", "NS.T", parse_table)
+VIEWS = Objects(Kind.VIEW, "view", "view", "NS.V", parse_view)
 
 FromVersion = Annotated[
     str,
-    typer.Option("--at", "--from", metavar="REF", help="Version to restore from.", autocompletion=complete_reference),
+    typer.Option("--at", "--from", metavar="REF", help="Version to restore from."),
 ]
 
 
 def list_command(objects: Objects, doc: str) -> Command:
     def ls(
         ctx: typer.Context,
-        namespace: Annotated[
-            str | None, typer.Argument(metavar="[NS]", help="Only this namespace.", autocompletion=complete_namespace)
-        ] = None,
+        namespace: Annotated[str | None, typer.Argument(metavar="[NS]", help="Only this namespace.")] = None,
         at: At = None,
         txn: InTxn = None,
     ) -> None:
@@ -106,7 +94,7 @@ def rename_command(objects: Objects, doc: str) -> Command:
     def rename(
         ctx: typer.Context,
         old: Annotated[str, objects.argument("OLD")],
-        new: Annotated[str, typer.Argument(metavar="NEW", help="The new name.", autocompletion=objects.complete_new)],
+        new: Annotated[str, typer.Argument(metavar="NEW", help="The new name.")],
         txn: InTxn = None,
         message: Message = "",
         retry_for: RetryFor = "60s",

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from olympia_cli.cli.options import DryRun, Message, RetryFor
-from olympia_cli.cli.output.imports import print_imported
+from olympia_cli.cli.output.imports import commit_import, print_imported
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import CatalogNotFound, InvalidLocation
 from olympia_cli.importers.result import ImportResult
@@ -73,22 +73,8 @@ def run(
             print_imported(session, outcome, 0, True, "object", hint=_HINT)
             return
         Catalog.create(session.store, **_like(former))
-    rebuilt: list[ImportResult] = []
-    if dry_run:
-        transaction = session.catalog.begin()
-        rebuilt.append(bring(transaction))
-        version = transaction.base.version
-    else:
-        changed = session.change(
-            lambda transaction: rebuilt.append(bring(transaction)),
-            message=message or f"rebuilt from {there.store.uri}",
-            retry_for=retry_for,
-            again=True,
-            atomic=True,
-        )
-        assert changed.version is not None
-        version = changed.version
-    print_imported(session, rebuilt[-1], version, dry_run, "object", hint=_HINT)
+    result, version = commit_import(session, bring, message or f"rebuilt from {there.store.uri}", retry_for, dry_run)
+    print_imported(session, result, version, dry_run, "object", hint=_HINT)
 
 
 def _like(former: CatalogDef | None) -> dict[str, Any]:

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli.boundary import confirm
-from olympia_cli.cli.completion import complete_reference
 from olympia_cli.cli.options import Atomic, DryRun, InTxn, Message, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.log import conflict_line, say_plan
@@ -28,14 +27,11 @@ def run(
         typer.Argument(
             metavar="REF",
             help="The version to revert; A..B for all versions from A to B.",
-            autocompletion=complete_reference,
         ),
     ],
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to", metavar="REF", help="Revert all versions up to this one.", autocompletion=complete_reference
-        ),
+        typer.Option("--to", metavar="REF", help="Revert all versions up to this one."),
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,

@@ -5,7 +5,6 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli.boundary import confirm, confirm_unknown
-from olympia_cli.cli.completion import complete_reference
 from olympia_cli.cli.options import DryRun, Message, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.log import say_plan
@@ -19,9 +18,7 @@ EXAMPLES = ["olympia rollback v12 --dry-run", "olympia rollback 2h -m 'bad load'
 
 def run(
     ctx: typer.Context,
-    reference: Annotated[
-        str, typer.Argument(metavar="REF", help="The version to return to.", autocompletion=complete_reference)
-    ],
+    reference: Annotated[str, typer.Argument(metavar="REF", help="The version to return to.")],
     yes: Yes = False,
     even_if_unknown: Annotated[
         bool, typer.Option("--even-if-unknown", help="Roll back even if the changes cannot be computed.")

@@ -9,7 +9,6 @@ import typer
 
 from olympia_cli.cli.commands import objects
 from olympia_cli.cli.commands.objects import TABLES
-from olympia_cli.cli.completion import complete_new_in_namespace, complete_table
 from olympia_cli.cli.options import (
     At,
     IfNotExists,
@@ -73,12 +72,12 @@ EXAMPLES = {
     ],
 }
 
-Table = Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)]
+Table = Annotated[str, typer.Argument(metavar="NS.T", help="The table.")]
 
 
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_new_in_namespace)],
+    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.")],
     schema: Annotated[
         str,
         typer.Option(
@@ -127,7 +126,7 @@ def create(
 
 def register(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_new_in_namespace)],
+    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.")],
     metadata_location: Annotated[str, typer.Option(metavar="URI", help="Location of the table's Iceberg metadata.")],
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the file, and refuse it if it is not metadata.")

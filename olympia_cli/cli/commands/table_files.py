@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from olympia_cli.cli.completion import complete_object
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote, engine
-from olympia_cli.cli.options import At, Output
+from olympia_cli.cli.options import At, Output, check_one
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.files import MAX_PROBLEMS, Problems, print_rows, print_written
 from olympia_cli.cli.output.log import parse_object
@@ -38,7 +37,7 @@ def run(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NS[.T]]", help="Only this namespace or table.", autocompletion=complete_object),
+        typer.Argument(metavar="[NS[.T]]", help="Only this namespace or table."),
     ] = None,
     at: At = None,
     schemas: Annotated[
@@ -67,8 +66,7 @@ def run(
     On a terminal, long locations are shortened; -o wide shows them in full.
     """
     session = Session(ctx)
-    if to is not None and save_as is not None:
-        raise InvalidOption("--to and --save-as do not go together", hint="give one of them")
+    check_one(("--to", to), ("--save-as", save_as))
     if save_as is not None and where is not EngineWord.SPARK and master is None and remote is None:
         # a session that `auto` starts ends with this process, and takes its tables along
         raise InvalidOption("--save-as needs Spark", hint="add --engine spark, or use --to")

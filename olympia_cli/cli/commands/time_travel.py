@@ -5,7 +5,6 @@ from typing import Annotated, Any
 
 import typer
 
-from olympia_cli.cli.completion import complete_reference
 from olympia_cli.cli.options import At, Output
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.escape import visible
@@ -25,7 +24,7 @@ def run(
     ctx: typer.Context,
     reference: Annotated[
         str | None,
-        typer.Argument(metavar="[REF]", help="A version, a time, a duration ago, …", autocompletion=complete_reference),
+        typer.Argument(metavar="[REF]", help="A version, a time, a duration ago, …"),
     ] = None,
     at: At = None,
 ) -> None:

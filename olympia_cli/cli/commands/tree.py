@@ -7,7 +7,7 @@ import typer
 from olympia_cli.cli.options import At, Output
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.escape import visible
-from olympia_cli.cli.output.tree import draw_tree, tree_line
+from olympia_cli.cli.output.node import draw_tree, tree_line
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import Damaged, InvalidOption, StorageFailed
 from olympia_cli.names import parse_reference, plural

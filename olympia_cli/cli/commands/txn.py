@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from olympia_cli.cli.boundary import confirm
-from olympia_cli.cli.completion import complete_transaction
 from olympia_cli.cli.options import Atomic, DryRun, Message, Output, RetryFor, Yes, parse_isolation, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.log import action_line
@@ -28,9 +27,7 @@ EXAMPLES = {
     "abort": ["olympia txn abort $ID", "olympia txn abort $ID --yes"],
 }
 
-TransactionId = Annotated[
-    str, typer.Argument(metavar="ID", help="The transaction.", autocompletion=complete_transaction)
-]
+TransactionId = Annotated[str, typer.Argument(metavar="ID", help="The transaction.")]
 
 
 def begin(

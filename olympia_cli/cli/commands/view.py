@@ -8,7 +8,6 @@ import typer
 
 from olympia_cli.cli.commands import objects
 from olympia_cli.cli.commands.objects import VIEWS
-from olympia_cli.cli.completion import complete_new_in_namespace, complete_view
 from olympia_cli.cli.options import (
     At,
     DefaultNamespace,
@@ -56,12 +55,12 @@ EXAMPLES = {
     ],
 }
 
-View = Annotated[str, typer.Argument(metavar="NS.V", help="The view.", autocompletion=complete_view)]
+View = Annotated[str, typer.Argument(metavar="NS.V", help="The view.")]
 
 
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NS.V", help="The view.", autocompletion=complete_new_in_namespace)],
+    name: Annotated[str, typer.Argument(metavar="NS.V", help="The view.")],
     plan: Plan,
     schema: ViewSchema = "",
     refers_to: References = None,

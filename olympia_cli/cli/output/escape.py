@@ -7,7 +7,6 @@ import unicodedata
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from itertools import chain
-from json import JSONEncoder
 from typing import Any, TextIO
 
 from olympia_cli.names import plural
@@ -40,6 +39,8 @@ def dumps(value: Any, stream: TextIO, indent: int | None = None) -> str:
 @lru_cache(maxsize=8)
 def _encoder(encoding: str, indent: int | None) -> Callable[[Any], str]:
     """Return a cached encoder, because a list has thousands of values."""
+    from json import JSONEncoder  # not at the top: help and Tab load this module
+
     return JSONEncoder(ensure_ascii=encoding.lower().replace("-", "") != "utf8", indent=indent).encode
 
 

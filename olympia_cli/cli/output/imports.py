@@ -1,9 +1,9 @@
-"""Printing the result of an import, for all kinds of sources."""
+"""The commit of an import and the printing of its result, for all kinds of sources."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.options import Output
@@ -17,6 +17,7 @@ from olympia_cli.names import plural, time_text
 from olympia_cli.ops import fsck
 
 if TYPE_CHECKING:
+    from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.importers.deltacat.source import SourceTransaction
     from olympia_cli.importers.iox.checks import Checked
     from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
@@ -27,6 +28,25 @@ SHOWN = 20
 
 COLUMNS_SHOWN = 8
 """Number of columns per table to show on a terminal; `-o wide` and JSON have all of them."""
+
+
+def commit_import(
+    session: Session, bring: Callable[[Transaction], ImportResult], message: str, retry_for: str, dry_run: bool
+) -> tuple[ImportResult, int]:
+    """Make the changes of an import as one commit, or only stage them. Return the result and the version."""
+    if dry_run:
+        transaction = session.catalog.begin()
+        return bring(transaction), transaction.base.version
+    results: list[ImportResult] = []
+    changed = session.change(
+        lambda transaction: results.append(bring(transaction)),
+        message=message,
+        retry_for=retry_for,
+        again=True,
+        atomic=True,
+    )
+    assert changed.version is not None
+    return results[-1], changed.version
 
 
 def print_imported(
