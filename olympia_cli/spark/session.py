@@ -29,7 +29,6 @@ from olympia_cli.errors import InvalidOption, OlympiaError, SparkFailed, SparkMi
 from olympia_cli.masking import masked
 from olympia_cli.spark import submitted
 from olympia_cli.spark.failures import explain, explained
-from olympia_cli.spark.source import register
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -247,6 +246,9 @@ def spark_session(
             spark = _start(master, setup)
         try:
             with nullcontext() if active_session is None else _set(active_session, setup.settings):
+                # needs PySpark, and this module tells whether it is there
+                from olympia_cli.spark.source import register
+
                 register(spark)
                 yield spark
         finally:

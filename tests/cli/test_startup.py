@@ -290,3 +290,17 @@ def test_a_command_imports_nothing_slow_at_its_top():
     lines = [line.split("\t") for line in run.stdout.splitlines()]
     assert [path for path, *_ in lines] == [*COMMANDS, *HIDDEN]
     assert [line for line in lines if line[1:]] == []
+
+
+@pytest.mark.parametrize("args", [["doctor"], ["fsck"], ["fsck", "--engine", "spark"]], ids=" ".join)
+def test_a_machine_without_pyspark(args, sample):
+    """In a process of its own, because tests before this one may have imported the modules that need PySpark."""
+    program = f"import sys; sys.modules['pyspark'] = None\n{PROGRAM}"
+    command = [sys.executable, "-c", program, "-c", sample.uri, *args]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.PIPE)
+    *said, modules = done.stderr.splitlines()
+    if "spark" in args:
+        assert int(modules.split()[0]) == 2
+        assert "install olympia-cli[spark]" in said[0]
+    else:
+        assert int(modules.split()[0]) == 0, said
