@@ -22,7 +22,7 @@ from typing import Any, Literal, TextIO
 import typer
 
 from olympia_cli import __version__
-from olympia_cli.cli.output.escape import dumps, visible
+from olympia_cli.cli.output import dumps, visible
 from olympia_cli.errors import InvalidOption, OlympiaError, OutOfMemory, Refused, RevertConflict, quoted
 from olympia_cli.masking import masked
 from olympia_cli.names import time_text

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import visible
 from olympia_cli.names import Kind, quote_part
 
 if TYPE_CHECKING:

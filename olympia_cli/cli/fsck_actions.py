@@ -249,8 +249,6 @@ def plan(session: Session, prefer: Prefer) -> RepairPlan:
 
 def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry_run: bool, message: str) -> int | None:
     """Show the plan, ask, and apply it. Return the new version, if there is one."""
-    from olympia_cli.catalog.catalog import who
-    from olympia_cli.catalog.commit import Author
     from olympia_cli.ops.repair.repair import apply_repair
 
     clock = SystemClock()
@@ -262,7 +260,7 @@ def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry
         return None
     confirm("Repair it like this?", yes)
     with session.progress() as progress:
-        version = apply_repair(session.store, clock, plan, Author(by=who(), message=message), progress)
+        version = apply_repair(session.store, clock, plan, session.author(message), progress)
     text = "done: no new version was needed" if version is None else f"v{version} is the repaired version"
     session.say(text if plan.asides or version is not None else "the hints are correct again")
     return version
@@ -310,13 +308,11 @@ def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dic
 
 def salvage(session: Session, destination: str, *, dry_run: bool, message: str) -> SalvageReport:
     """Write all readable objects into a new catalog, and report the rest."""
-    from olympia_cli.catalog.catalog import who
-    from olympia_cli.catalog.commit import Author
     from olympia_cli.ops.repair.salvage import salvage as do_salvage
 
     uri = os.path.expanduser(destination) if destination.startswith("~") else destination
     dest = open_store(uri, session.options_for(uri), size_limit=size_limit)
-    author = Author(by=who(), message=message)
+    author = session.author(message)
     with session.progress() as progress:
         report = do_salvage(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)
     dest.close()

@@ -17,13 +17,14 @@ from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.boundary import about, check_variable, hear_libraries, is_json, tell
 from olympia_cli.cli.config import Location, Setting, how_to_name_a_catalog, named_options, options_for, read_profile
 from olympia_cli.cli.options import Output, parse_seconds
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import visible
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError
 from olympia_cli.masking import masked
 from olympia_cli.names import Kind, NamespaceName, parse_as_found, parse_reference, parse_table, parse_view, span_text
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.catalog import Catalog
+    from olympia_cli.catalog.commit import Author
     from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.format.actions import Action
@@ -314,6 +315,13 @@ class Session:
 
         commit = self.catalog.change(warn_and_do, names, message, retry_for=seconds, atomic=atomic, again=again)
         return Changed(commit.version, None, commit.actions)
+
+    def author(self, message: str) -> Author:
+        """Return the author of a commit that this command makes without `change`."""
+        from olympia_cli.catalog.catalog import who
+        from olympia_cli.catalog.commit import Author
+
+        return Author(by=who(), message=message)
 
     @property
     def program(self) -> tuple[str, ...]:

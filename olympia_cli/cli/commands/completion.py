@@ -20,7 +20,7 @@ from typer.core import TyperGroup
 
 from olympia_cli.cli.completion import completer
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import visible
 
 EXAMPLES = {
     "completion": [

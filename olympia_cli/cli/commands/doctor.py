@@ -14,8 +14,7 @@ import typer
 
 from olympia_cli.cli.config import Setting, settings
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import size, visible
+from olympia_cli.cli.output import render, size, visible
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import OlympiaError, SparkMissing, StorageFull
 from olympia_cli.names import plural

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from olympia_cli.cli.options import Output, check_one
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import render, visible
 from olympia_cli.cli.output.node import draw_node, draw_way, pivot_lines
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import (

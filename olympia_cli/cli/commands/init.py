@@ -38,8 +38,7 @@ def run(
     The command tests whether the store creates files exclusively, and refuses it if not: commits depend on that. Order
     and name sizes can never be changed.
     """
-    from olympia_cli.catalog.catalog import Catalog, who
-    from olympia_cli.catalog.commit import Author
+    from olympia_cli.catalog.catalog import Catalog
 
     session, properties = Session(ctx, uri), parse_properties(property)
     created = True
@@ -54,7 +53,7 @@ def run(
             txn_ttl_millis=parse_duration(txn_ttl),
             isolation=parse_isolation(isolation),
             properties=properties,
-            author=Author(by=who(), message=message),
+            author=session.author(message),
         )
     except CatalogExists:
         if not if_not_exists:

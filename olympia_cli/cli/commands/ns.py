@@ -69,10 +69,8 @@ def ls(ctx: typer.Context, at: At = None, txn: InTxn = None) -> None:
 
     -o wide also shows id, age and last version.
     """
-    from olympia_cli.cli.output.lists import print_objects
-
     session = Session(ctx)
-    print_objects(session, session.view(at, txn), Kind.NAMESPACE)
+    objects.print_objects(session, session.view(at, txn), Kind.NAMESPACE)
 
 
 def show(ctx: typer.Context, name: Namespace, at: At = None, txn: InTxn = None) -> None:

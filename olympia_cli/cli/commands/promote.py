@@ -8,8 +8,7 @@ from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.boundary import confirm
 from olympia_cli.cli.fsck_actions import say_standing
 from olympia_cli.cli.options import DryRun, Message, Yes
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import size
+from olympia_cli.cli.output import render, size
 from olympia_cli.cli.output.expire import versions_said
 from olympia_cli.cli.output.fsck import versions_text
 from olympia_cli.cli.output.log import say_plan
@@ -76,8 +75,6 @@ def run(
 
 def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message: str) -> int:
     """Show the plan, apply it, and check the catalog again. `there` is the copy. Return the exit code."""
-    from olympia_cli.catalog.catalog import who
-    from olympia_cli.catalog.commit import Author
     from olympia_cli.ops.repair.promote import apply_promotion, describe_promotion, open_copy, plan_promotion
 
     clock = SystemClock()
@@ -92,7 +89,7 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
         if not plan.is_done:
             confirm(f"Put v{copy.snapshot.version} of {copy.uri} in the place of {session.store.uri}?", yes)
         with session.progress() as progress:
-            latest = apply_promotion(plan, clock, Author(by=who(), message=message), progress)
+            latest = apply_promotion(plan, clock, session.author(message), progress)
             report = fsck.fsck(session.store, fsck.FsckRequest(clock=clock, progress=progress))
         standing = fsck.note_fsck(session.store, report, clock, False)
     there.store.close()

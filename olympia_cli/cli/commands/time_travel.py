@@ -6,8 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from olympia_cli.cli.options import At, Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import render, visible
 from olympia_cli.cli.output.log import age
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption

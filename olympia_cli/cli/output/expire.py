@@ -7,8 +7,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import size
+from olympia_cli.cli.output import render, size
 from olympia_cli.cli.output.fsck import versions_text
 from olympia_cli.cli.session import Session
 from olympia_cli.names import plural

@@ -8,8 +8,7 @@ from contextlib import closing
 from typing import Any
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import render, visible
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption, OlympiaError, PartlyDone, PathMissing, command_words

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import render, visible
 from olympia_cli.cli.session import Session
 from olympia_cli.names import plural
 from olympia_cli.ops import fsck

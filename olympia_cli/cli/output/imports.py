@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import size, visible
+from olympia_cli.cli.output import render, size, visible
 from olympia_cli.cli.output.fsck import write_finding
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import PartlyDone

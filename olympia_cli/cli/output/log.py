@@ -11,8 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import render, visible
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import Damaged, VersionNotFound
 from olympia_cli.names import Kind, NamespaceName, quote_part, time_text

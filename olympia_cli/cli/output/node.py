@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import visible
 from olympia_cli.cli.output.render import MAX_TABLE_ROWS, text
 from olympia_cli.format.paths import parse_root_path
 from olympia_cli.names import plural, quote_part, time_text

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output.escape import dumps, is_plain, visible, visible_rows
+from olympia_cli.cli.output import dumps, is_plain, visible, visible_rows
 from olympia_cli.cli.session import Changed, Session
 from olympia_cli.errors import InvalidOption, quoted
 from olympia_cli.ops import inspect

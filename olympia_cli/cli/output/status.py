@@ -8,8 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TextIO
 
 from olympia_cli.cli.options import Output, parse_seconds
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import dumps, size, visible
+from olympia_cli.cli.output import dumps, render, size, visible
 from olympia_cli.cli.output.log import age
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption, InvalidReference, OlympiaError

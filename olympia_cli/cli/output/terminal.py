@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from olympia_cli.cli.boundary import is_json, tell
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import visible
 from olympia_cli.ops.progress import SILENT, Progress
 
 if TYPE_CHECKING:
