@@ -17,7 +17,8 @@ from olympia_cli.cli.options import name_in
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption, OlympiaError, quoted
 from olympia_cli.names import Latest, plural
-from olympia_cli.ops import expire, walk
+from olympia_cli.ops import expire, fsck, walk
+from olympia_cli.spark import submitted
 
 if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.rewrite import Rewriter
@@ -163,8 +164,6 @@ def _wants_spark(
         if about:
             raise InvalidOption(f"{about[0]} needs Spark", hint="leave it out, or use --engine spark")
         return _note_choice(session, False, "requested by an option")
-    from olympia_cli.spark import submitted
-
     if word is EngineWord.SPARK or where is not None or (submitted() and local_only is None):
         if local_only is not None:
             without = f"leave out {where}" if where is not None else "use --engine local"
@@ -256,9 +255,7 @@ class LocalWork:
         return LOCAL
 
     def fsck(self, store: Store, request: FsckRequest) -> Report:
-        from olympia_cli.ops.fsck import fsck
-
-        return fsck(store, request)
+        return fsck.fsck(store, request)
 
     @contextmanager
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:

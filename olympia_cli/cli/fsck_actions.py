@@ -60,6 +60,8 @@ class NextCommand:
 
 def next_commands(session: Session, report: Report, options: Sequence[str]) -> list[NextCommand]:
     """Return the commands that repair the damage, the one that loses least first. `options` are those of the fsck."""
+    if not report.findings and report.latest is not None:
+        return []
     from olympia_cli.ops.repair.advice import advise
 
     data = data_checks(session) if report.level is fsck.Level.DATA else None

@@ -104,6 +104,12 @@ def test_numpy_is_there_for_those_that_may_ask_spark(sample):
     assert {"pyarrow", "numpy"} <= modules
 
 
+def test_an_fsck_that_finds_nothing_imports_no_repair(sample):
+    code, modules = imported("-c", sample.uri, "fsck")
+    assert code == 0
+    assert not [name for name in modules if name.startswith("olympia_cli.ops.repair.")]
+
+
 def test_those_that_lead_to_spark_or_pyiceberg_are_known():
     """An import counts wherever it is: at the top of a module, or inside a function that the command may call."""
     graph = grimp.build_graph(

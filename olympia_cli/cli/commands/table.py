@@ -112,12 +112,11 @@ def create(
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
         from olympia_cli.iceberg.columns import parse_schema, partition_spec, read_schema_text, sort_order
-        from olympia_cli.iceberg.conversion import identifier_of
 
         columns = parse_schema(read_schema_text(schema))
         spec, order = partition_spec(partition_by or (), columns), sort_order(sort_by or (), columns)
         create_table = catalog.create_table_if_not_exists if if_not_exists else catalog.create_table
-        create_table(identifier_of(table), columns, location, spec, order, properties)
+        create_table((table.namespace, table.name), columns, location, spec, order, properties)
         if catalog.last_version is None and txn is None:
             # the table existed already
             catalog.last_version = catalog.version
@@ -240,7 +239,7 @@ def alter(
     in the table's own metadata, which engines follow, such as write.format.default. These options and those for columns
     write a new metadata file. `table show --schema` shows both kinds.
     """
-    from olympia_cli.cli.iceberg_tables import say_other_place
+    from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog, say_other_place
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(set)
     inside, renames = parse_properties(set_iceberg), parse_renames(rename_column)
@@ -261,8 +260,6 @@ def alter(
         raise InvalidOption(
             "--metadata-location replaces the metadata that the other options change", hint="run two commands"
         )
-    from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
-
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
         from olympia_cli.iceberg.columns import Alteration, alter, parse_column
 
@@ -396,10 +393,9 @@ def append(
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.conversion import identifier_of
         from olympia_cli.iceberg.rows import read_files
 
-        target = catalog.load_table(identifier_of(table))
+        target = catalog.load_table((table.namespace, table.name))
         rows = read_files(files, target)
         if rows.num_rows:
             target.append(rows)
@@ -422,10 +418,9 @@ def head(
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, at=at, txn=txn) as catalog:
-        from olympia_cli.iceberg.conversion import identifier_of
         from olympia_cli.iceberg.rows import first_rows
 
-        iceberg_table = catalog.load_table(identifier_of(table))
+        iceberg_table = catalog.load_table((table.namespace, table.name))
         columns = [Column(field.name, field.name) for field in iceberg_table.schema().fields]
         rows = list(first_rows(iceberg_table, count))
         render.records(
