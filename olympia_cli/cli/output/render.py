@@ -244,7 +244,7 @@ def _write_rows(
         for value in chain(first, values):
             out.write("  ".join([visible(_cell(value.get(key))) for key in keys]) + "\n")
         return
-    cells = [[visible(_for_people(value.get(key))) for key in keys] for value in first]
+    cells = [[visible(for_people(value.get(key))) for key in keys] for value in first]
     if session.output is not Output.WIDE:
         cells = [[_short_time(cell) for cell in row] for row in cells]
     grid = _Grid(
@@ -400,7 +400,7 @@ def _flat(key: str, value: Any, *, inside: bool = False) -> Iterator[tuple[str, 
         yield key, _cell(value)
 
 
-def _for_people(value: Any) -> str:
+def for_people(value: Any) -> str:
     """Format a cell for a terminal: the items of a small map or list, without JSON's brackets and quotes."""
     if isinstance(value, Mapping) and not any(isinstance(item, Mapping | list) for item in value.values()):
         return ", ".join(f"{key}={_cell(item)}" for key, item in value.items())
