@@ -173,7 +173,7 @@ def run(
         elif explain:
             task.run(lambda planner: planner.expire(policy(planner.facts)), _explain)
         elif apply_file is not None:
-            planned = _read_plan(session, apply_file, offline)
+            planned = _read_plan(apply_file, offline)
             replace(task, floors=planned.floors).run(lambda planner: expire.recompute(planner, planned), _expire)
         elif plan_file is not None:
             task.run(lambda planner: planner.expire(policy(planner.facts)), partial(_write_plan, plan_file, policy))
@@ -273,7 +273,7 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
 # Plan files
 
 
-def _read_plan(session: Session, path: str, offline: bool) -> PlanFile:
+def _read_plan(path: str, offline: bool) -> PlanFile:
     with lines_of(path) as file:
         planned = expire.decode_plan(file.read(), path)
     if planned.floors.offline and not offline:

@@ -128,7 +128,7 @@ def print_failure(session: Session, error: OlympiaError) -> None:
             out.write(f"    next  {visible(session.command(shlex.join(_after(error))))}\n")
 
 
-def round_line(session: Session, values: Mapping[str, Any]) -> str:
+def round_line(values: Mapping[str, Any]) -> str:
     """Format a refresh of --watch as one line: time, verdict, version and reasons."""
     reasons = "; ".join(reason["text"] for reason in values["reasons"])
     version = "" if values.get("version") is None else f"v{values['version']}"
@@ -357,7 +357,7 @@ def _round(session: Session, full: bool) -> None:
 
 def _record(session: Session, values: dict[str, Any]) -> None:
     as_json = session.output in (Output.JSON, Output.JSONL)
-    text = dumps(values, sys.stdout) if as_json else round_line(session, values)
+    text = dumps(values, sys.stdout) if as_json else round_line(values)
     sys.stdout.write(text + "\n")
 
 

@@ -299,7 +299,7 @@ def print_log(
     """Print the entries as they come."""
     with session.out(paged=paged) as out:
         if session.output is Output.JSON:
-            render.json_list(session, out, "versions", map(describe, entries), {})
+            render.json_list(out, "versions", map(describe, entries), {})
         elif session.output is Output.JSONL:
             for entry in entries:
                 out.write(render.json_text(session, describe(entry)) + "\n")
@@ -389,7 +389,7 @@ def _print_blocks(
 def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now: int, graph: bool) -> None:
     """Print one line per version. With a graph, the versions that a rollback undid have a lane of their own."""
     paint = painter(session)
-    lanes = _Lanes(_marks(session))
+    lanes = _Lanes(_marks())
     for entry in entries:
         values = describe(entry)
         summary = stat(values["actions"])
@@ -441,7 +441,7 @@ def _age(entry: LogEntry, now: int) -> str:
     return ("?" if created is None else age(created, now)).rjust(4)
 
 
-def _marks(session: Session) -> tuple[str, ...]:
+def _marks() -> tuple[str, ...]:
     """Return the characters of the graph, in ASCII if the output has no others."""
     try:
         "●○│┐┘┤─".encode(sys.stdout.encoding or "ascii")

@@ -92,7 +92,7 @@ def records(
     output = session.output
     with session.out(paged=True) as out:
         if output is Output.JSON:
-            json_list(session, out, plural, values, head or {}, tail)
+            json_list(out, plural, values, head or {}, tail)
         elif output is Output.JSONL:
             for value in values:
                 out.write(json_text(session, value) + "\n")
@@ -107,7 +107,6 @@ def records(
 
 
 def json_list(
-    session: Session,
     out: TextIO,
     plural: str,
     values: Iterable[Any],
