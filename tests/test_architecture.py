@@ -16,12 +16,12 @@ NAMED = sorted(set(re.findall(r"`((?:[a-z_]+/)*[a-z_]+\.[A-Za-z_.]+)`", PAGE)))
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_what_is_named_exists(name):
+def test_every_name_in_the_architecture_page_exists(name):
     module, _, attributes = name.partition(".")
     reduce(getattr, attributes.split("."), import_module("olympia_cli." + module.replace("/", ".")))
 
 
-def test_enough_is_named():
+def test_the_architecture_page_names_enough_modules():
     assert len(NAMED) >= 25
 
 

@@ -59,7 +59,7 @@ def moment(text: str, now: int) -> int:
         ("yesterday 00:00+13:00", "2026-11-14T11:00:00+00:00"),
     ],
 )
-def test_seen_from_a_sunday_at_noon(text, expected):
+def test_day_words_mean_moments_before_a_sunday_noon(text, expected):
     assert told(moment(text, SUNDAY)).isoformat() == expected
     assert parse_moment(text, SUNDAY) == moment(text, SUNDAY)
 

@@ -86,7 +86,7 @@ HARMLESS = [
 
 
 @pytest.mark.parametrize(("uri", "shown"), {**SECRETIVE, **BARE}.items())
-def test_what_is_shown_of_a_uri(uri, shown):
+def test_secrets_of_a_uri_are_masked(uri, shown):
     assert masked(uri) == shown
     assert masked(shown) == shown
     inside = ["no file {}: check it", "'{}'", '{{"uri": "{}", "by": "ann@host"}}', "--catalog={}", "({})"]
@@ -97,12 +97,12 @@ def test_what_is_shown_of_a_uri(uri, shown):
 
 
 @pytest.mark.parametrize("text", HARMLESS)
-def test_what_carries_no_secret_is_shown_as_it_is(text):
+def test_text_without_secrets_is_shown_unchanged(text):
     assert masked(text) == text
     assert not carries_secret(text)
 
 
-def test_what_sdks_take_for_the_name_of_a_bucket():
+def test_secrets_in_bucket_names_of_sdk_messages_are_masked():
     """SDKs repeat a part of the location that is no URI."""
     assert (
         masked('Invalid bucket name "AKIA:S3KRET": Bucket name must') == 'Invalid bucket name "***": Bucket name must'
@@ -117,7 +117,7 @@ def test_what_sdks_take_for_the_name_of_a_bucket():
         assert masked(text) == text
 
 
-def test_what_carries_one():
+def test_secrets_in_a_uri_are_recognized():
     """A bare `?` or `#` is hidden, but may be part of a key, so that a location with one is taken."""
     assert all(carries_secret(uri) for uri in SECRETIVE)
     assert not any(carries_secret(uri) for uri in BARE)

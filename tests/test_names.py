@@ -43,7 +43,7 @@ class TestFullNames:
     @example(".", '"')
     @example('""', "..")
     @example('".".', '."')
-    def test_what_is_printed_reads_back_as_the_same_name(self, namespace, name):
+    def test_a_printed_name_parses_to_the_same_name(self, namespace, name):
         assert parse_table(str(TableName(namespace, name))) == TableName(namespace, name)
         assert parse_view(str(ViewName(namespace, name))) == ViewName(namespace, name)
 
@@ -208,7 +208,7 @@ class TestReferences:
     @pytest.mark.parametrize(
         "text", ["\ud800", "night\udcffly", "latest~\udc80"], ids=["alone", "inside", "behind latest~"]
     )
-    def test_what_is_not_unicode_names_no_export(self, text):
+    def test_text_that_is_not_unicode_is_no_reference(self, text):
         # undecodable bytes on a command line come as lone surrogates; no definition can hold them
         with pytest.raises(InvalidReference):
             parse_reference(text)
@@ -238,7 +238,7 @@ class TestReferences:
         assert millis // 86_400_000 == time.toordinal() - 719_163
 
     @pytest.mark.parametrize("text", ["", "2", "h", "2y", "2H", "-2h", "1.5h", "2h30m", " 2h", "٢h", "2h\n"])
-    def test_what_is_no_duration_is_refused(self, text):
+    def test_an_invalid_duration_is_refused(self, text):
         with pytest.raises(InvalidReference, match="is not a duration"):
             parse_duration(text)
 
@@ -256,13 +256,13 @@ class TestExportNames:
             *["2026-11-15", "2026-11-15T12:00:00Z", "2026-11-15t12:00"],
         ],
     )
-    def test_what_reads_as_another_reference_is_refused(self, name):
+    def test_an_export_name_like_another_reference_is_refused(self, name):
         with pytest.raises(InvalidName, match="reads as another reference") as caught:
             check_export_name(name)
         assert caught.value.exit_code == 2
 
     @pytest.mark.parametrize("name", ["", " ", "a b", "a\n", "\x7f", "2026-13-01", "1" * 20, "v" + "9" * 20, "\ud800"])
-    def test_what_no_reference_could_name_is_refused(self, name):
+    def test_an_invalid_export_name_is_refused(self, name):
         with pytest.raises(InvalidName):
             check_export_name(name)
 

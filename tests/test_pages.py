@@ -32,7 +32,7 @@ def test_a_template_turns_no_escaping_off_and_has_no_script_and_no_outside_addre
     assert not re.search(r"https?:|@import|@font-face", source)
 
 
-def test_a_value_is_escaped_wherever_it_stands():
+def test_a_value_is_escaped_in_every_position():
     for source in (
         "{{ x }}",
         '<a title="{{ x }}">',
@@ -49,7 +49,7 @@ def test_a_value_is_escaped_wherever_it_stands():
         page.encode()
 
 
-def test_a_missing_value_is_an_error_and_none_is_not_shown():
+def test_undefined_value_is_an_error_and_none_is_empty():
     with pytest.raises(UndefinedError):
         rendered("{{ x }}")
     with pytest.raises(UndefinedError):

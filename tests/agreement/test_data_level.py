@@ -19,7 +19,7 @@ from tests.helpers.places import quiet_environment
 
 
 @pytest.mark.parametrize("which", ["data file", "manifest", "manifest list", "metadata"])
-def test_a_version_that_does_not_need_what_is_gone_is_not_blamed(
+def test_older_version_is_sound_without_files_of_newer_appends(
     which: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Version 2 has the table as it was before version 3 appended to it: what only the append wrote is lost."""

@@ -26,7 +26,7 @@ An expire must notice them, because an unreadable node hides files that would se
 """
 
 
-def test_expire_stops_at_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_expire_stops_at_damage_that_fsck_reports(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same(damaged_catalogs, _differences)
 
 

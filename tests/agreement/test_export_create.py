@@ -40,11 +40,11 @@ def _java_copy(catalog: Catalog, dest: MemoryStore, version: int) -> int:
     return COPY_VERSION
 
 
-def test_export_create_refuses_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_export_create_refuses_damage_that_fsck_reports(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same(damaged_catalogs, lambda damaged: _differences(damaged, _full_export))
 
 
-def test_a_copy_for_the_java_sdk_refuses_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_java_copy_refuses_damage_that_fsck_reports(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same(damaged_catalogs, lambda damaged: _differences(damaged, _java_copy))
 
 

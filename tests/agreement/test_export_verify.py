@@ -170,14 +170,14 @@ def _cases() -> Iterator[DamagedExport]:
             yield DamagedExport(damaged.name, export, present)
 
 
-def test_a_full_export_is_what_fsck_says_of_it() -> None:
+def test_export_verify_and_fsck_agree_on_a_full_export() -> None:
     export = _export(small_sample(), SCOPES["full"])
     damages = [*_spoiled(export), *_rotten(export, 25), *_rotten_throughout(export), *_lies(export, 200), *_cases()]
     assert len(damages) > 2500
     say_the_same(damages, _differences)
 
 
-def test_hints_of_a_full_export_are_what_fsck_says_of_them() -> None:
+def test_export_verify_and_fsck_agree_on_hints() -> None:
     export = _export(small_sample(), SCOPES["full"])
     later = _worked_with(export)
     damages = [*_hints("alone", export, export.as_sample.files), *_hints("worked with", export, later)]
@@ -191,7 +191,7 @@ def test_hints_of_a_full_export_are_what_fsck_says_of_them() -> None:
 
 
 @pytest.mark.parametrize("scope", [name for name in SCOPES if name != "full"])
-def test_an_export_that_shares_is_what_fsck_says_of_both(scope: str) -> None:
+def test_export_verify_and_fsck_agree_on_sharing_exports(scope: str) -> None:
     export = _export(small_sample(), SCOPES[scope])
     assert export.shared
     say_the_same([*_spoiled(export), *_rotten(export, 10), *_lies(export, 160)], _differences)

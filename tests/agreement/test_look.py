@@ -18,11 +18,11 @@ BETWEEN_NODES = {"F201", "F209", "F210", "F213", "F214"}
 """Findings that a single node does not show."""
 
 
-def test_tree_finds_what_fsck_finds(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_tree_reports_the_damage_that_fsck_reports(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same(damaged_catalogs, _of_trees)
 
 
-def test_dump_node_finds_what_fsck_finds(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_dump_node_reports_the_damage_that_fsck_reports(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same(damaged_catalogs, _of_files)
 
 

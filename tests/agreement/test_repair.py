@@ -16,11 +16,11 @@ LOST = "F114"
 """Versions after the latest are lost: that is mended on top of it, however whole it is."""
 
 
-def test_repair_mends_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_repair_acts_exactly_where_fsck_reports_damage(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same(damaged_catalogs, _mending)
 
 
-def test_repair_says_of_each_file_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_repair_names_every_file_that_fsck_reports(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same(damaged_catalogs, _told_files)
 
 

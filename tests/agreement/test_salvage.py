@@ -14,7 +14,7 @@ UNREACHED = {"F901", "F902", "F906"}
 """fsck names these files without looking into them."""
 
 
-def test_salvage_finds_unreadable_what_fsck_does(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_salvage_and_fsck_agree_on_unreadable_files(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same(damaged_catalogs, _differences)
 
 

@@ -12,7 +12,7 @@ from tests.agreement.catalogs import DamagedCatalog, clock, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same
 
 
-def test_status_says_what_fsck_found(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_status_and_fsck_agree_about_damage(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same(damaged_catalogs, _differences)
 
 

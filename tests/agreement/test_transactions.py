@@ -10,7 +10,7 @@ from tests.agreement.catalogs import DamagedCatalog, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same
 
 
-def test_txn_show_stops_at_what_fsck_blames(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
+def test_txn_show_stops_at_damage_that_fsck_reports(damaged_catalogs: tuple[DamagedCatalog, ...]) -> None:
     say_the_same([damaged for damaged in damaged_catalogs if damaged.sample.open_transaction], _differences)
 
 

@@ -56,7 +56,7 @@ def states(said: str) -> list[str]:
     return re.findall(r"new_state=(success|failed)", said)
 
 
-def test_an_expire_comes_after_an_fsck_that_found_a_catalog_whole(airflow, tmp_path):
+def test_expire_runs_only_after_fsck_found_the_catalog_sound(airflow, tmp_path):
     catalog = Catalog.create(LocalStore(str(tmp_path / "lake")))
     with catalog.transaction() as transaction:
         transaction.create_namespace(NamespaceName("ns"))

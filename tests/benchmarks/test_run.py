@@ -49,7 +49,7 @@ def test_a_bound_on_counts_that_is_broken_fails_the_run_and_one_on_times_does_no
     assert "round trips: 3, bound ≤ 2" in failures([slow, broken], [1, 8])[0]
 
 
-def test_what_was_not_measured_fails_the_run(tmp_path, capsys):
+def test_a_missing_measurement_fails_the_run(tmp_path, capsys):
     assert failures([], []) == ["nothing was measured"]
     assert "not measured" in failures([Measured(1, [], why="it died")], [1])[0]
     # the peers are not there

@@ -152,7 +152,7 @@ def test_a_change_unfolds_to_its_fields_by_keyboard(served, browser):
     assert browser.ask(f"{field}.checkVisibility()")
 
 
-def test_the_tree_is_gone_down_by_keyboard(served, browser):
+def test_keyboard_leads_from_the_tree_down_to_a_node(served, browser):
     browser.open(f"{served.url}/tree")
     assert browser.ask("document.querySelectorAll('.node').length") > 2
     for _ in range(60):
@@ -341,7 +341,7 @@ def test_the_pages_that_commands_write_look_the_same(served, browser, tmp_path, 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_what_a_catalog_holds_is_text(served, browser, page):
+def test_a_hostile_catalog_adds_no_elements_to_a_page(served, browser, page):
     browser.open(address(served, page))
     # a page that is not there is a message, but not of the page's policy
     assert [problem for problem in browser.problems if "404" not in problem] == []

@@ -353,7 +353,7 @@ class TestDistributedCommitAgain:
         assert log(files).count(running.id) == 1
         assert table("a.mine") not in replay(files)[3]
 
-    def test_a_save_whose_answer_was_lost_may_be_done_again_after_loading(self, files, running):
+    def test_save_with_lost_answer_can_be_repeated_after_loading(self, files, running):
         def save(store):
             loaded = distributed.load(Catalog(store, FakeClock()), running.id)
             loaded.transaction.create_table(table("a.more"), location())

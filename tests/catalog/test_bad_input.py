@@ -67,7 +67,7 @@ def read_all(folder: Path) -> Damaged | None:
 
 
 class TestLocations:
-    def test_a_folder_that_is_not_there(self, tmp_path):
+    def test_opening_a_missing_folder_reports_no_catalog(self, tmp_path):
         with pytest.raises(CatalogNotFound, match="no catalog") as raised:
             Catalog.open(LocalStore(tmp_path / "nothing"))
         assert raised.value.exit_code == 10
@@ -87,7 +87,7 @@ class TestLocations:
             Catalog.create(LocalStore(folder))
         assert files(folder) == before
 
-    def test_what_a_crashed_creation_left_is_no_obstacle(self, tmp_path):
+    def test_create_succeeds_over_orphans_of_a_crashed_creation(self, tmp_path):
         store = LocalStore(tmp_path)
         store.create("def/catalog/00000000-0000-4000-8000-000000000000.binpb", b"orphan")
         Catalog.create(store)
@@ -204,7 +204,7 @@ class TestFormats:
 
     @pytest.mark.parametrize("data", [b"", b"junk", b"ARROW1\0\0junk", b"ARROW1\0\0" + b"x" * 500 + b"ARROW1"])
     @pytest.mark.parametrize("kind", ["vn/1", "node/", "def/table/", "def/catalog/"])
-    def test_a_damaged_file_is_named(self, folder, kind, data):
+    def test_a_damage_error_names_the_damaged_file(self, folder, kind, data):
         hit = 0
         for path in [path for path in files(folder) if path.startswith(kind)]:
             whole = (folder / path).read_bytes()
@@ -297,7 +297,7 @@ class TestStores:
         assert catalog.snapshot().version == 0
         assert catalog.commit(transaction).version == 1, "the same transaction can be committed once the store is back"
 
-    def test_an_endpoint_that_nobody_listens_on(self):
+    def test_an_endpoint_without_a_listener_is_a_storage_failure(self):
         options = {"endpoint_url": "http://127.0.0.1:9", "key": "k", "secret": "s", "region": "us-east-1"}
         with pytest.raises(StorageFailed) as raised:
             Catalog.open(S3Store("bucket", "catalog", options, time_allowed=1.0))

@@ -72,7 +72,7 @@ def test_the_catalog_definition_and_the_first_level_are_read_in_the_same_round_t
     assert store.calls == {"read_many": 2}, "the leaf; the table's definition"
 
 
-def test_a_definition_that_is_damaged_is_told_when_it_is_looked_at(deep):
+def test_a_prefetched_damaged_definition_fails_only_when_used(deep):
     """Prefetched definitions are not decoded before they are used."""
     files = MemoryStore(files=dict(deep._files))
     name, root = leaf_table(deep), Catalog(deep).snapshot().root
@@ -194,7 +194,7 @@ def test_ten_thousand_objects_in_one_transaction_write_each_file_once():
     }
 
 
-def test_a_lost_race_writes_only_what_changed_again(deep):
+def test_retry_after_a_lost_race_rewrites_only_changed_files(deep):
     """Losers reuse the definitions and the untouched nodes that they already wrote."""
     store = counting(deep)
     catalog = Catalog(store)
@@ -218,13 +218,13 @@ class TestWhoCommits:
         yield
         _user.cache_clear()
 
-    def test_the_machine_is_asked_once(self, monkeypatch):
+    def test_the_user_name_is_looked_up_once(self, monkeypatch):
         asked, ask = [], pwd.getpwuid
         monkeypatch.setattr(pwd, "getpwuid", lambda number: asked.append(number) or ask(number))
         assert who() == who() == f"{ask(os.getuid()).pw_name}@{socket.gethostname()}"
         assert asked == [os.getuid()]
 
-    def test_what_the_environment_says_counts_each_time(self, monkeypatch):
+    def test_environment_variables_are_read_each_time(self, monkeypatch):
         monkeypatch.setenv("USER", "ann")
         assert who() == f"ann@{socket.gethostname()}"
         monkeypatch.setenv("LOGNAME", "bob")

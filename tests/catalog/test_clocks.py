@@ -193,7 +193,7 @@ class TestLifetime:
         assert others.snapshot().version == 2
 
     @pytest.mark.parametrize("when", ["before_root", "after_root"])
-    def test_a_root_created_a_little_late_stands(self, catalog, clock, files, watched, when):
+    def test_a_root_created_slightly_late_is_committed(self, catalog, clock, files, watched, when):
         watched.at(when, lambda: clock.advance(LIFETIME + 30 * MINUTE))
         assert commit(catalog, "mine").version == 2
         assert table("a.mine") in replay(files)[2]
@@ -391,7 +391,7 @@ class TestSleepingThroughAnExpire:
             transaction.alter_catalog({"mine": "1"})
             catalog.commit(transaction)
 
-    def test_while_beginning_on_what_is_known(self, clock, files, watched, sleep):
+    def test_beginning_on_a_remembered_version_finds_the_latest(self, clock, files, watched, sleep):
         """A writer that slept before the answer does not use it: the known version is no longer the latest."""
         catalog = Catalog(watched, clock, remembers=True)
         catalog.snapshot()
@@ -455,7 +455,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_that_does_not_end_a_sleep_is_seen_all_the_same():
+def test_ctrl_c_interrupts_although_the_sleep_continues():
     done = subprocess.run([sys.executable, "-c", UNHEARD], capture_output=True, text=True, timeout=120)
     assert (done.stdout, done.stderr) == ("interrupted\n", "")
 

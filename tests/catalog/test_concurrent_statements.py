@@ -192,7 +192,7 @@ def test_unrelated_statements_do_not_conflict():
         (lambda t: t.table(table("a.t")), "roll back", True),
     ],
 )
-def test_serializable_reads_conflict_with_what_would_have_changed_them(read, write, conflicts):
+def test_serializable_reads_conflict_with_writes_that_would_change_them(read, write, conflicts):
     for level, expected in ((IsolationLevel.SNAPSHOT, False), (IsolationLevel.SERIALIZABLE, conflicts)):
         if write == "roll back" and level == IsolationLevel.SNAPSHOT:
             continue  # a rollback conflicts with the write below at either level
@@ -241,7 +241,7 @@ FAILING = {
         ("restore b.u", lambda t: t.drop_table(table("a.other"))),
     ],
 )
-def test_what_a_failed_statement_looked_at_is_a_read(failing, cause):
+def test_objects_that_a_failed_operation_looked_up_are_reads(failing, cause):
     """The statement fails, and the transaction continues; a writer that removes the cause comes before it."""
     for level in (IsolationLevel.SNAPSHOT, IsolationLevel.SERIALIZABLE):
         catalog = copy(BASE)
@@ -259,7 +259,7 @@ def test_what_a_failed_statement_looked_at_is_a_read(failing, cause):
             catalog.commit(one)
 
 
-def test_what_a_failed_statement_did_not_look_at_is_no_read():
+def test_objects_that_a_failed_operation_ignored_are_no_reads():
     catalog = copy(BASE)
     one, two = catalog.begin(IsolationLevel.SERIALIZABLE), catalog.begin()
     with pytest.raises(OlympiaError):
@@ -273,7 +273,7 @@ def test_what_a_failed_statement_did_not_look_at_is_no_read():
 
 
 @pytest.mark.parametrize("read", [lambda t: t.exists(table("d.u")), lambda t: list(t.tables("d"))])
-def test_what_was_renamed_is_read_under_the_name_that_others_know(read):
+def test_reads_in_a_renamed_namespace_cover_its_former_name(read):
     catalog = copy(BASE)
     one, two = catalog.begin(IsolationLevel.SERIALIZABLE), catalog.begin()
     one.rename_namespace(ns("b"), ns("d"))
@@ -308,7 +308,7 @@ def test_an_expected_metadata_location_is_expected_of_each_version(level, saved)
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_an_expected_metadata_location_that_is_still_right_stands_in_nobodys_way(level):
+def test_a_still_correct_expected_metadata_location_causes_no_conflict(level):
     catalog = copy(BASE)
     one = catalog.begin(level)
     one.alter_table(table("a.t"), metadata_location="s3://mine", expected_metadata_location="s3://old")
@@ -321,7 +321,7 @@ def test_an_expected_metadata_location_that_is_still_right_stands_in_nobodys_way
     assert found.properties == {"p": "new", "q": "new"}
 
 
-def test_who_expects_a_location_is_not_done_again_on_another():
+def test_reapply_does_not_override_an_expected_metadata_location():
     catalog = copy(BASE)
     one = catalog.begin()
     one.alter_table(
@@ -357,7 +357,7 @@ DROPPED = {
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("what", DROPPED)
-def test_what_comes_back_after_equal_drops_conflicts_however_many_rebases_later(level, what):
+def test_a_recreated_object_conflicts_with_an_already_merged_drop(level, what):
     drop, create = DROPPED[what]
     catalog = copy(BASE)
     one = Catalog(_Pausing(catalog.store, [drop, create])).begin(level)
@@ -392,7 +392,7 @@ def test_a_save_remembers_that_a_drop_was_merged():
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("what", DROPPED)
-def test_a_commit_whose_every_write_was_merged_makes_no_version(level, what):
+def test_a_commit_with_all_writes_merged_makes_no_version(level, what):
     drop, _ = DROPPED[what]
     catalog = copy(BASE)
     one, two = catalog.begin(level), catalog.begin(level)
@@ -406,7 +406,7 @@ def test_a_commit_whose_every_write_was_merged_makes_no_version(level, what):
     assert not everything(catalog.store).damaged
 
 
-def test_what_is_merged_is_in_no_version():
+def test_a_merged_action_is_not_in_the_log():
     catalog = copy(BASE)
     one, two = catalog.begin(), catalog.begin()
     for transaction in (one, two):
@@ -417,7 +417,7 @@ def test_what_is_merged_is_in_no_version():
     assert [action.type_name for action in catalog.snapshot().actions()] == ["NAMESPACE_CREATE", "COMMIT_INFO"]
 
 
-def test_a_distributed_transaction_whose_every_write_was_merged_is_committed():
+def test_a_distributed_transaction_with_all_writes_merged_is_committed():
     catalog = copy(BASE)
     running = distributed.begin(catalog)
     STATEMENTS["drop a.t"](running.transaction)

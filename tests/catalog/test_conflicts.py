@@ -69,7 +69,7 @@ def test_nothing_is_created_altered_or_renamed_into_a_namespace_that_went_away(p
 
 @pytest.mark.parametrize("pending", ["ns drop", "ns drop cascade", "ns rename a z"])
 @pytest.mark.parametrize("committed", [name for name in IN_A if name not in DROPPED and name != "table rename out"])
-def test_a_namespace_does_not_go_away_around_what_was_created_or_altered_in_it(pending, committed):
+def test_dropping_or_renaming_a_namespace_conflicts_with_writes_inside(pending, committed):
     assert verdict(pending, committed) is Verdict.CONFLICT
 
 

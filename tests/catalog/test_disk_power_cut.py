@@ -71,7 +71,7 @@ def look_after_power_cuts(calls, before, after):
     return versions
 
 
-def test_a_commit_is_there_or_not(commit):
+def test_power_cut_leaves_a_commit_complete_or_absent(commit):
     assert len(look_after_power_cuts(*commit)) == 2
 
 

@@ -102,7 +102,7 @@ def test_restoring_follows_an_object_through_a_rollback(catalog):
         catalog.begin().restore(old, 1)
 
 
-def test_looking_for_what_is_not_there_is_a_read(catalog):
+def test_a_lookup_of_a_missing_namespace_is_a_read(catalog):
     one, two = (catalog.begin(IsolationLevel.SERIALIZABLE) for _ in range(2))
     for transaction, theirs, mine in ((one, "y", "x"), (two, "x", "y")):
         with pytest.raises(NamespaceNotFound):
@@ -149,7 +149,7 @@ def test_a_store_that_fails_during_a_rebase_is_no_conflict(catalog, unreadable):
     assert catalog.snapshot().table(T).properties == {"p": "old", "mine": "1", "theirs": "1"}
 
 
-def test_a_version_that_says_nothing_of_itself_did_what_it_changed(catalog):
+def test_a_version_without_actions_conflicts_through_its_changes(catalog):
     """Another program may write it without actions; its effect on other writers' work is visible in its tree."""
     transaction = catalog.begin()
     transaction.alter_table(T, {"p": "mine"})
@@ -209,7 +209,7 @@ def test_several_threads_read_one_snapshot(catalog):
         {"set_properties": {"": "a"}},
     ],
 )
-def test_nobody_locks_themselves_out_of_a_catalog(catalog, settings):
+def test_settings_that_would_make_a_catalog_unusable_are_refused(catalog, settings):
     with pytest.raises(InvalidOption):
         catalog.begin().alter_catalog(**settings)
 
@@ -230,7 +230,7 @@ class TestRollback:
             catalog.snapshot(parse_reference("1"))
         assert catalog.store.exists("vn/1" + "0" * 31), "marked, not gone"
 
-    def test_not_to_itself_or_to_what_is_not_there_yet(self, catalog):
+    def test_rollback_to_current_or_future_version_is_refused(self, catalog):
         with pytest.raises(InvalidOption):
             catalog.begin().roll_back(1)
         for version in (2, 99):
@@ -248,7 +248,7 @@ class TestRollback:
             transaction.roll_back(0)
 
     @pytest.mark.parametrize("folder", ["node/", "def/table/"])
-    def test_refused_before_anything_is_written_when_what_it_needs_is_missing(self, catalog, folder):
+    def test_rollback_to_a_version_with_missing_files_writes_nothing(self, catalog, folder):
         with catalog.transaction() as transaction:
             for number in range(30):
                 transaction.create_table(TableName("a", f"t{number}"), "m")
@@ -327,7 +327,7 @@ class TestDistributed:
         with pytest.raises(TransactionClosed):
             running.commit()
 
-    def test_a_stale_one_does_not_commit_over_what_another_process_saved(self, catalog):
+    def test_stale_transaction_does_not_commit_over_a_newer_save(self, catalog):
         running = self.begun(catalog)
         other = distributed.load(catalog, running.id)
         other.transaction.create_table(TableName("a", "y"), "m")
@@ -380,7 +380,7 @@ def test_a_shortened_lifetime_does_not_hide_a_commit_at_a_freed_name():
         long_lived.commit(transaction)
 
 
-def test_a_commit_whose_base_was_purged_leaves_nothing_at_a_freed_name():
+def test_a_commit_with_a_purged_base_writes_no_root():
     store, long_lived, transaction = begun_below_four_versions()
     store.inner.delete_many([root_path(version) for version in range(4)])
     with pytest.raises(CommitConflict, match="version 0, at which the transaction began, is gone"):
@@ -417,7 +417,7 @@ def test_a_commit_that_cannot_look_for_its_name_any_more_is_unknown_and_not_fail
     assert list(Catalog(files, clock).snapshot().namespaces()) == [NamespaceName("late")]
 
 
-def test_a_distributed_transaction_whose_next_version_is_expired_writes_no_root(catalog):
+def test_distributed_transaction_behind_an_expired_version_writes_no_root(catalog):
     running = distributed.begin(catalog)
     running.transaction.create_namespace(NamespaceName("late"))
     for number in range(4):

@@ -32,7 +32,7 @@ def commit(catalog, name="a"):
         transaction.create_table(TableName("a", f"{name}{transaction.base.version}"), "m")
 
 
-def test_a_lookup_on_the_version_that_is_known_asks_one_question(files):
+def test_lookup_on_a_remembered_version_asks_the_store_once(files):
     store = CountingStore(files)
     catalog = Catalog(store, remembers=True)
     known = catalog.snapshot()
@@ -43,7 +43,7 @@ def test_a_lookup_on_the_version_that_is_known_asks_one_question(files):
     assert store.sequence == [("exists", root_path(2))]
 
 
-def test_what_is_on_the_way_to_a_name_comes_with_the_question(files):
+def test_nodes_for_a_name_are_prefetched_with_the_root(files):
     store = CountingStore(files)
     catalog = Catalog(store, remembers=True)
     catalog.snapshot().namespace(NamespaceName("a"))
@@ -55,7 +55,7 @@ def test_what_is_on_the_way_to_a_name_comes_with_the_question(files):
     assert node.startswith("node/")
 
 
-def test_what_others_commit_is_seen_at_once(files):
+def test_commits_of_other_writers_are_seen_at_once(files):
     catalog, others = Catalog(files, remembers=True), Catalog(files)
     for _ in range(5):
         commit(others)
@@ -63,7 +63,7 @@ def test_what_others_commit_is_seen_at_once(files):
         assert catalog.begin().base.version == others.snapshot().version
 
 
-def test_whoever_commits_again_asks_one_question_before(files):
+def test_a_repeated_commit_begins_with_one_round_trip(files):
     store = CountingStore(files)
     catalog = Catalog(store, remembers=True)
     commit(catalog)
@@ -87,7 +87,7 @@ def test_a_commit_after_a_commit_waits_three_times(files):
     assert store.paths("read_many") == [root_path(version) for version in (5, 6, 4)]
 
 
-def test_what_is_known_of_a_commit_is_what_was_written(files):
+def test_remembered_state_after_commits_equals_the_stored_state(files):
     catalog = Catalog(files, remembers=True)
     for number in range(12):
         with catalog.transaction() as transaction:
@@ -116,7 +116,7 @@ def test_a_copy_of_a_root_behind_a_gap_is_not_committed_below(files):
         catalog.begin()
 
 
-def test_a_copy_of_a_root_behind_what_others_committed_neither(files):
+def test_a_copied_root_after_another_commit_is_damage(files):
     catalog = Catalog(files, remembers=True)
     catalog.begin()
     commit(Catalog(files))
@@ -137,7 +137,7 @@ def test_a_lost_version_is_not_overwritten_after_a_read(files):
     commit(catalog)
 
 
-def test_after_a_while_the_whole_way_is_gone_again(files):
+def test_a_purged_remembered_version_is_replaced_by_the_latest(files):
     """An expire may have taken the version that is known and the one after it."""
     clock = FakeClock()
     catalog = Catalog(files, clock, remembers=True)
@@ -164,7 +164,7 @@ def test_a_clock_that_was_set_back_makes_nothing_sure(files):
 class TestCommitsOnWhatIsThere:
     """Whatever became of the catalog under a program that holds it open, its next commit is on what is there now."""
 
-    def test_an_expire_that_waited_for_nobody(self, files):
+    def test_commit_finds_the_latest_version_after_a_hasty_purge(self, files):
         idle = Catalog(files, remembers=True)
         idle.snapshot()
         others = Catalog(files)
@@ -176,7 +176,7 @@ class TestCommitsOnWhatIsThere:
         assert Catalog(files).snapshot().version == 6
         assert Catalog(files).snapshot().find(TableName("a", "mine5"))
 
-    def test_a_catalog_that_was_made_anew_at_the_same_place(self, files):
+    def test_commit_goes_into_the_catalog_recreated_at_its_location(self, files):
         idle = Catalog(files, remembers=True)
         idle.snapshot()
         files.delete_many([file.path for file in list(files.list())])
@@ -202,7 +202,7 @@ class TestCommitsOnWhatIsThere:
         assert found.find(TableName("a", "theirs1"))
         assert found.find(TableName("a", "mine2"))
 
-    def test_a_root_that_was_lost_and_made_again(self, files):
+    def test_commit_builds_on_a_lost_root_that_was_recreated(self, files):
         idle = Catalog(files, remembers=True)
         commit(idle, "lost")
         files.delete_many([root_path(2), LATEST])
@@ -228,7 +228,7 @@ def test_a_definition_that_was_damaged_is_read_again_when_it_is_mended(files):
     assert catalog.snapshot().table(NAME).path == path
 
 
-def test_a_rollback_does_not_remember_what_it_needs(files):
+def test_a_rollback_checks_its_files_in_the_store(files):
     catalog = Catalog(files, remembers=True)
     catalog.snapshot().table(NAME)
     nodes = sorted(file.path for file in files.list("node/"))
@@ -239,7 +239,7 @@ def test_a_rollback_does_not_remember_what_it_needs(files):
         catalog.begin().roll_back(1)
 
 
-def test_who_deletes_or_copies_remembers_nothing(files):
+def test_catalogs_used_for_deleting_or_copying_remember_nothing(files):
     catalog = Catalog(files, remembers=True)
     catalog.snapshot()
     for one in (Catalog(files), catalog.anew(), Planner(catalog, Floors(0, 0, offline=True)).catalog):

@@ -63,7 +63,7 @@ def test_readers_do_without_it(folder, hint, thing):
 
 @pytest.mark.parametrize("hint", HINTS)
 @pytest.mark.parametrize("thing", THINGS)
-def test_commits_go_on_and_it_is_known_which_hint_is_lost(folder, hint, thing):
+def test_commits_succeed_and_report_a_blocked_hint(folder, hint, thing):
     words = put(thing, folder / hint)
     before = os.lstat(folder / hint)
     store = LocalStore(folder)
@@ -109,7 +109,7 @@ def test_fsck_tells_it_and_repair_puts_it_right(folder, hint, thing):
 
 
 @pytest.mark.parametrize("thing", ["a folder", "a FIFO"])
-def test_a_repair_mends_what_else_is_wrong(folder, thing):
+def test_a_repair_succeeds_although_a_hint_is_blocked(folder, thing):
     put(thing, folder / LATEST)
     (folder / root_path(4)).write_bytes(b"x")
     store = LocalStore(folder)
@@ -125,7 +125,7 @@ def plan_stays(folder: Path, thing: str) -> list[str]:
     return [f"a folder stands at {LATEST} in {folder}: move it away"] * (thing == "a folder")
 
 
-def test_a_repair_that_cannot_write_a_hint_says_so_when_all_else_is_done(folder):
+def test_repair_reports_an_unwritable_hint_after_all_other_steps(folder):
     """The repair was planned before the folder existed."""
     (folder / root_path(4)).write_bytes(b"x")
     (folder / LATEST).unlink()
@@ -191,7 +191,7 @@ def test_no_permission_for_anything_is_an_error_as_ever(folder):
 
 
 @pytest.mark.parametrize("thing", THINGS)
-def test_a_late_root_whose_fate_the_hint_would_tell(folder, thing):
+def test_late_commit_is_unknown_while_vn_oldest_is_blocked(folder, thing):
     """vn/oldest tells whether an expire has freed the name. Without it the outcome is unknown."""
     clock = FakeClock()
     for blocked in (False, True):

@@ -67,7 +67,7 @@ class TestReading:
         assert snapshot.definition.order == 128
         assert snapshot.root.previous_root == "vn/01" + "0" * 62
 
-    def test_every_version_lists_what_it_holds(self, catalog, expected):
+    def test_every_version_lists_its_objects(self, catalog, expected):
         assert {version: contents(catalog.snapshot(AtVersion(version))) for version in expected} == expected
 
     def test_namespaces_are_listed_apart(self, catalog):
@@ -105,17 +105,17 @@ class TestReading:
                 snapshot.table(name)
 
     @pytest.mark.parametrize("name", ["", "0", "A", "a", "aa", "zz", EMOJI + "x", "\uffff", "\U0010ffff"], ids=ascii)
-    def test_what_would_stand_below_a_missing_pointer_is_not_there(self, catalog, name):
+    def test_names_below_a_missing_pointer_are_not_found(self, catalog, name):
         snapshot = catalog.snapshot()
         assert snapshot.find(TableName("ab", "t2" + name)) is None
         assert snapshot.find(NamespaceName("aa" + name)) is None
         with pytest.raises(ViewNotFound):
             snapshot.view(ViewName("ab", "x" + name))
 
-    def test_versions_say_nothing_of_what_they_did(self, catalog):
+    def test_versions_of_the_java_sdk_have_no_actions(self, catalog):
         assert [catalog.snapshot(AtVersion(version)).actions() for version in range(4)] == [()] * 4
 
-    def test_what_a_version_did_shows_in_its_tree(self, catalog):
+    def test_changes_of_a_version_are_derived_from_its_tree(self, catalog):
         versions = [catalog.snapshot(AtVersion(version)) for version in range(4)]
         done = [
             {(action.type_name, action.name) for action in tree_changes(before, after)}
@@ -209,7 +209,7 @@ class TestDamage:
         with pytest.raises(Damaged):
             list(Catalog.open(LocalStore(tmp_path)).snapshot().namespaces())
 
-    def test_a_key_that_is_there_twice_is_damage(self, tmp_path):
+    def test_a_duplicate_key_is_damage(self, tmp_path):
         java = JavaCatalog(tmp_path)
         row = java.namespace("a")
         java.commit(1, [row, tombstone(row)])
@@ -242,7 +242,7 @@ class TestWriting:
         with pytest.raises(CatalogExists):
             Catalog.create(catalog.store)
 
-    def test_nothing_is_written_whatever_is_read_or_refused(self, expected, tmp_path):
+    def test_reads_and_refused_operations_write_nothing(self, expected, tmp_path):
         before = everything_below(tmp_path)
         catalog = Catalog.open(LocalStore(tmp_path))
         for version in expected:

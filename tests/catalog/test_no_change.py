@@ -60,7 +60,7 @@ def catalog():
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("do", NOTHING.values(), ids=NOTHING)
-def test_what_is_there_already_makes_no_version(catalog, do, level):
+def test_a_change_without_effect_makes_no_version(catalog, do, level):
     files = {file.path for file in catalog.store.list()}
     transaction = catalog.begin(level)
     do(transaction)
@@ -115,7 +115,7 @@ def test_a_tree_that_is_packed_loosely_is_compacted_once():
         ("olympia.x", "there are: olympia.retention.max-version-age, "),
     ],
 )
-def test_a_setting_that_nobody_knows_is_refused(catalog, key, words):
+def test_an_unknown_setting_is_refused(catalog, key, words):
     transaction = catalog.begin()
     with pytest.raises(InvalidOption) as caught:
         transaction.alter_catalog({key: "7d"})

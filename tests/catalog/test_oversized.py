@@ -56,7 +56,7 @@ def test_the_latest_root_does_not_hide_those_before_it_when_hints_lead_nowhere(c
 
 
 @pytest.mark.parametrize("hint", [LATEST, OLDEST])
-def test_a_hint_is_garbage_whatever_it_begins_with(catalog, hint):
+def test_an_oversized_hint_is_garbage(catalog, hint):
     catalog.store.overwrite(hint, b"3" + b" " * 2000)
     report = fsck(catalog.store, level=Level.FULL, all_versions=True)
     assert [finding.code for finding in report.findings] == ["F112" if hint == LATEST else "F115"]
@@ -72,7 +72,7 @@ def test_one_large_definition_can_be_written_and_read(catalog):
     assert not fsck(catalog.store, level=Level.FULL, all_versions=True).damaged
 
 
-def test_after_the_last_number_there_is_no_save(catalog):
+def test_a_save_after_the_last_possible_number_is_refused(catalog):
     begun = distributed.begin(catalog)
     begun.save()
     catalog.store.create(f"dtxn/{begun.id}.9999999999.binpb", b"somebody's")
@@ -88,7 +88,7 @@ def test_a_mark_of_versions_that_cannot_be_is_none():
     assert read_quarantine(definition) == []
 
 
-def test_only_a_uuid_says_that_there_is_a_digest():
+def test_only_a_uuid_in_a_path_announces_a_digest():
     assert says_digest("def/table/abcdefab-cdef-8bcd-8bcd-abcdefabcdef-ns-t.binpb")
     for name in ("abcdefghijklmn8", "sales-2024-06-8-x", "abcdefab-cdef-4bcd-8bcd-abcdefabcdef"):
         assert not says_digest(f"def/table/{name}.binpb")

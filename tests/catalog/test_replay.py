@@ -76,7 +76,7 @@ def statement(transaction: Transaction, rng: random.Random, at: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_a_log_replayed_is_what_the_versions_hold(seed):
+def test_replaying_the_log_gives_the_content_of_each_version(seed):
     rng = random.Random(seed)
     catalog = Catalog.create(MemoryStore("replayed"), order=4)
     objects: list[dict[ObjectName, bytes]] = [{}]
@@ -123,7 +123,7 @@ def test_an_object_is_followed_by_its_id_as_all_objects_are():
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_an_action_touches_what_its_replay_changes(name):
+def test_an_action_declares_all_names_that_its_replay_changes(name):
     changed: set[ObjectName] = set()
 
     class Changed:
@@ -140,7 +140,7 @@ def test_an_action_touches_what_its_replay_changes(name):
     assert changed == (touched(SAMPLES[name]) if done else set())
 
 
-def test_what_is_in_a_namespace_moves_with_it_and_nothing_else():
+def test_a_renamed_namespace_moves_its_objects_and_no_others():
     old, new = ns("a"), ns("b")
     names = [ns("a"), table("a.t"), view("a.t"), ns("c"), table("c.a")]
     assert [moved(name, old, new) for name in names] == [ns("b"), table("b.t"), view("b.t"), ns("c"), table("c.a")]
@@ -175,11 +175,11 @@ class TestTheCatalog:
         ],
         ids=["repair", "no definition", "no message", "a version that is not known"],
     )
-    def test_what_does_not_tell_is_refused(self, action):
+    def test_an_action_without_the_catalog_definition_is_refused(self, action):
         with pytest.raises(Unsupported):
             catalog_after(self.before, action, 9)
 
-    def test_what_is_not_known_is_known_again_once_an_action_carries_it(self):
+    def test_action_with_a_definition_makes_the_catalog_known_again(self):
         with pytest.raises(Unsupported):
             catalog_after(None, Action(T.CATALOG_COMPACT), 9)
         assert catalog_after(None, Action(T.CATALOG_ALTER, None, body(self.before)), 9) == self.before
@@ -191,7 +191,7 @@ class TestTheCatalog:
 
 
 @pytest.mark.parametrize("new", ["", "my table", "a\nb", "\x7f"])
-def test_a_rename_to_what_is_no_name_is_never_done(new):
+def test_a_rename_to_an_invalid_name_is_refused(new):
     """Damaged saves may contain such bytes; a key made of them could not be read again."""
     catalog = Catalog.create(MemoryStore())
     with catalog.transaction() as transaction:

@@ -37,7 +37,7 @@ def told(definition):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_version_holds_what_the_sdk_says(unpacked, open_catalog, name):
+def test_every_version_holds_the_objects_that_the_sdk_lists(unpacked, open_catalog, name):
     catalog, expected = open_catalog(name), unpacked[name][1]
     assert catalog.snapshot().version == expected["latest"]
     for version in expected["versions"]:
@@ -56,7 +56,7 @@ def test_every_version_holds_what_the_sdk_says(unpacked, open_catalog, name):
                 assert snapshot.get(found).definition == definition
 
 
-def test_only_what_the_sdk_lost_is_found_beside(unpacked, open_catalog):
+def test_only_views_of_dropped_namespaces_exceed_the_sdk_listing(unpacked, open_catalog):
     """A drop of a namespace leaves its views: they are there, and no namespace shows them."""
     views = {str(view) for view in open_catalog(SMALL).snapshot().views()}
     shown = unpacked[SMALL][1]["versions"][-1]["show_views"]
@@ -95,7 +95,7 @@ def test_transactions_are_read(open_catalog):
     }
 
 
-def test_versions_are_told_by_their_difference(open_catalog):
+def test_log_entries_of_sdk_versions_come_from_tree_differences(open_catalog):
     entries = {entry.version: entry for entry in log_between(open_catalog(SMALL), None, None)}
     assert not any(entry.unreadable for entry in entries.values())
 

@@ -109,7 +109,7 @@ class TestNamespaces:
         assert found.properties == {"owner": "me"}
         assert found.id
 
-    def test_create_what_exists(self, catalog):
+    def test_existing_namespace_cannot_be_created_again(self, catalog):
         with refused(catalog, NamespaceExists) as transaction:
             transaction.create_namespace(ns("a"))
 
@@ -131,7 +131,7 @@ class TestNamespaces:
         assert catalog.snapshot().namespace(ns("a")).properties == {"k": "v", "l": "w"}
         assert ids(catalog) == before
 
-    def test_alter_what_is_not_there(self, catalog):
+    def test_missing_name_cannot_be_altered(self, catalog):
         with refused(catalog, NamespaceNotFound) as transaction:
             transaction.alter_namespace(ns("no"), {"k": "v"})
 
@@ -167,7 +167,7 @@ class TestNamespaces:
             transaction.rename_namespace(ns("a"), ns("z"))
         assert {file.path for file in catalog.store.list("def/")} == files
 
-    def test_rename_with_what_the_transaction_changed_in_it(self, catalog):
+    def test_rename_includes_changes_of_the_same_transaction(self, catalog):
         with catalog.transaction() as transaction:
             transaction.create_table(table("a.new"), location())
             transaction.drop_table(table("a.u"))
@@ -198,18 +198,18 @@ class TestNamespaces:
             transaction.drop_namespace(ns("empty"))
         assert "namespace empty" not in names(catalog)
 
-    def test_drop_what_is_not_empty(self, catalog):
+    def test_namespace_with_tables_cannot_be_dropped(self, catalog):
         with refused(catalog, NamespaceNotEmpty) as transaction:
             transaction.drop_namespace(ns("a"))
 
-    def test_drop_what_holds_only_a_view(self, catalog):
+    def test_namespace_with_only_a_view_cannot_be_dropped(self, catalog):
         with catalog.transaction() as transaction:
             transaction.create_view(view("empty.v"), select())
         with refused(catalog, NamespaceNotEmpty) as transaction:
             transaction.drop_namespace(ns("empty"))
 
     @pytest.mark.parametrize("cascade", [False, True])
-    def test_drop_what_is_not_there(self, catalog, cascade):
+    def test_missing_name_cannot_be_dropped(self, catalog, cascade):
         with refused(catalog, NamespaceNotFound) as transaction:
             transaction.drop_namespace(ns("no"), cascade)
 
@@ -281,7 +281,7 @@ class TestTables:
         assert definition.iceberg_previous_metadata_location == location(1)
         assert ids(catalog) == before
 
-    def test_alter_what_is_not_there(self, catalog):
+    def test_missing_name_cannot_be_altered(self, catalog):
         with refused(catalog, TableNotFound) as transaction:
             transaction.alter_table(table("a.no"), {"k": "v"})
 
@@ -323,7 +323,7 @@ class TestTables:
             transaction.drop_table(table("a.t"))
         assert "table a.t" not in names(catalog)
 
-    def test_drop_what_is_not_there(self, catalog):
+    def test_missing_name_cannot_be_dropped(self, catalog):
         with refused(catalog, TableNotFound) as transaction:
             transaction.drop_table(table("a.no"))
 
@@ -340,7 +340,7 @@ class TestTables:
             transaction.create_table(table("a.twin2"), location(5))
         assert len(set(ids(catalog).values())) == len(ids(catalog))
 
-    def test_a_definition_that_comes_back_to_what_it_was(self, catalog):
+    def test_property_changed_back_restores_the_definition(self, catalog):
         with catalog.transaction() as transaction:
             transaction.alter_table(table("a.t"), {"p": "2"})
             transaction.alter_table(table("a.t"), {"p": "1"})
@@ -429,7 +429,7 @@ class TestCatalogStatements:
         assert catalog.snapshot().version == 3
         assert dict(catalog.snapshot().definition.properties) == {}
 
-    def test_roll_back_keeps_exports_and_what_expire_decided(self, catalog):
+    def test_exports_and_expire_state_survive_a_roll_back(self, catalog):
         mark(catalog, 1)
         with catalog.transaction() as transaction:
             transaction.alter_catalog({"k": "v"})
@@ -442,7 +442,7 @@ class TestCatalogStatements:
         assert list(definition.exported_snapshots) == ["friday"]
 
     @pytest.mark.parametrize("version", [2, 7, 2**32 - 1])
-    def test_roll_back_to_what_is_not_there(self, catalog, version):
+    def test_missing_version_is_no_target_of_a_roll_back(self, catalog, version):
         transaction = catalog.begin()
         with pytest.raises(VersionNotFound):
             transaction.roll_back(version)
@@ -458,7 +458,7 @@ class TestCatalogStatements:
 
     @pytest.mark.parametrize("damage", ["missing", "cut short"])
     @pytest.mark.parametrize("folder", ["node/", "def/table/", "def/catalog/"])
-    def test_roll_back_to_what_is_not_whole(self, catalog, folder, damage):
+    def test_damaged_target_of_a_roll_back_leaves_nothing_written(self, catalog, folder, damage):
         """Refused before anything is written, as long as only the old version is hit."""
         with catalog.transaction() as transaction:
             transaction.alter_catalog({"k": "v"})
@@ -516,7 +516,7 @@ class TestCatalogStatements:
         assert plain(after.definition) == plain(before.definition)
         assert "table a.u" not in names(catalog)
 
-    def test_restore_an_older_definition_of_what_is_there(self, catalog):
+    def test_older_definition_of_an_existing_table_can_be_restored(self, catalog):
         with catalog.transaction() as transaction:
             transaction.alter_table(table("a.t"), {"p": "2"}, metadata_location=location(9))
         with catalog.transaction() as transaction:
@@ -532,7 +532,7 @@ class TestCatalogStatements:
         with pytest.raises(TableExists):
             transaction.restore(catalog.snapshot(AtVersion(1)).table(table("a.t")), 1)
 
-    def test_restore_what_was_renamed_since_makes_no_second_object_of_its_id(self, catalog):
+    def test_restoring_a_renamed_table_does_not_duplicate_its_id(self, catalog):
         with catalog.transaction() as transaction:
             transaction.rename_table(table("a.t"), table("b.moved"))
         old = catalog.snapshot(AtVersion(1)).table(table("a.t"))
@@ -559,7 +559,7 @@ class TestCatalogStatements:
             pytest.param(lambda t, old: record_export(t, "friday", 1), id="export"),
         ],
     )
-    def test_what_an_expire_takes_away_before_the_commit_is_not_revived(self, catalog, revive):
+    def test_a_version_expired_before_the_commit_is_not_revived(self, catalog, revive):
         old = catalog.snapshot().table(table("a.t"))
         with catalog.transaction() as transaction:
             transaction.drop_table(table("a.t"))
@@ -581,13 +581,13 @@ class TestCatalogStatements:
         assert dict(catalog.snapshot().definition.properties) == expected
 
     @pytest.mark.parametrize("key", ["olympia.expire.oldest", "olympia.expire.purged", "olympia.export.x"])
-    def test_what_the_program_keeps_itself_is_not_set_by_hand(self, catalog, key):
+    def test_properties_kept_by_the_program_are_not_user_settable(self, catalog, key):
         with refused(catalog, InvalidOption) as transaction:
             transaction.alter_catalog({key: "1"})
 
 
 class TestReading:
-    def test_a_transaction_sees_its_own_writes_and_nobody_else_does(self, catalog):
+    def test_uncommitted_writes_are_visible_only_in_their_transaction(self, catalog):
         transaction = catalog.begin()
         transaction.create_table(table("a.new"), location(), {"k": "v"})
         transaction.drop_table(table("a.t"))
@@ -614,7 +614,7 @@ class TestReading:
         assert not transaction.exists(table("a.new"))
         assert [str(name) for name in transaction.tables("a")] == ["a.t", "a.u"]
 
-    def test_what_is_read_may_be_changed_without_harm(self, catalog):
+    def test_changing_a_read_definition_leaves_the_transaction_unchanged(self, catalog):
         transaction = catalog.begin()
         transaction.create_table(table("a.new"), location(), {"k": "v"})
         for name in ("a.t", "a.new"):
@@ -622,7 +622,7 @@ class TestReading:
             assert "changed" not in transaction.table(table(name)).properties
 
     @pytest.mark.parametrize("read", ["tables", "views"])
-    def test_listing_what_is_not_there(self, catalog, read):
+    def test_missing_namespace_cannot_be_listed(self, catalog, read):
         with pytest.raises(NamespaceNotFound):
             getattr(catalog.begin(), read)("no")
 
@@ -663,7 +663,7 @@ class TestReading:
                 transaction.create_namespace(ns(f"new{number}"))
             assert [action.type for action in catalog.snapshot().actions()] == types
 
-    def test_serializable_conflicts_with_a_write_of_what_it_read(self, catalog):
+    def test_serializable_conflicts_with_a_write_to_a_read_table(self, catalog):
         for isolation, error in ((SNAPSHOT, None), (SERIALIZABLE, CommitConflict)):
             transaction = catalog.begin(isolation)
             transaction.table(table("a.t"))
@@ -739,7 +739,7 @@ class TestCommit:
             catalog.commit(transaction)
         assert catalog.snapshot().version == 2
 
-    def test_what_is_committed_is_what_the_caller_is_told(self, catalog):
+    def test_a_commit_returns_its_stored_actions(self, catalog):
         transaction = catalog.begin()
         transaction.create_namespace(ns("new"))
         done = catalog.commit(transaction, "why", by="me@here")
@@ -748,7 +748,7 @@ class TestCommit:
         stored = catalog.snapshot().actions()
         assert told == [(action.type, action.name, action.definition, action.payload) for action in stored]
 
-    def test_it_writes_what_changed_and_nothing_else(self, catalog):
+    def test_a_commit_writes_only_changed_files(self, catalog):
         store = CountingStore(catalog.store)
         with Catalog(store, catalog.clock).transaction() as transaction:
             transaction.alter_table(table("a.t"), {"p": "2"})
@@ -939,7 +939,7 @@ class TestReapply:
         with pytest.raises(CommitConflict):
             catalog.commit(transaction)
 
-    def test_it_is_not_done_again_when_the_table_did_not_change(self, catalog):
+    def test_a_change_of_an_unchanged_table_is_not_reapplied(self, catalog):
         transaction = catalog.begin()
         self.append(transaction, table("a.t"), "mine")
         with catalog.transaction() as winner:
@@ -947,7 +947,7 @@ class TestReapply:
         catalog.commit(transaction)
         assert self.location(catalog) == f"{location(1)}+mine"
 
-    def test_it_is_done_once_however_often_the_commit_loses(self, catalog):
+    def test_a_change_is_applied_once_after_several_lost_races(self, catalog):
         # with a base of its own, whose store is another's from here on
         transaction = Catalog(catalog.store).begin()
         self.append(transaction, table("a.t"), "mine")
@@ -956,7 +956,7 @@ class TestReapply:
         catalog.commit(transaction)
         assert self.location(catalog) == f"{location(1)}+theirs0+theirs1+theirs2+mine"
 
-    def test_two_appends_of_one_transaction_are_both_done_again(self, catalog):
+    def test_two_appends_of_one_transaction_are_both_reapplied(self, catalog):
         transaction = catalog.begin()
         self.append(transaction, table("a.t"), "first")
         self.append(transaction, table("a.t"), "second")
@@ -1052,7 +1052,7 @@ class TestChange:
         store = RacingStore(catalog, 3, lambda winner, number: winner.alter_table(table("a.t"), {"k": str(number)}))
         return Catalog(store, clock)
 
-    def test_it_is_made_again_after_each_conflict(self, mine):
+    def test_a_change_is_repeated_after_each_conflict(self, mine):
         seen = []
 
         def change(transaction):
@@ -1343,11 +1343,11 @@ class TestDistributed:
     @pytest.mark.parametrize(
         "id", ["", "no", "../vn", "/", "00000000-0000-4000-8000-000000000000", "a" * 5000, "*", "\0", "a\\b"]
     )
-    def test_one_that_is_not_there(self, catalog, begun, id):
+    def test_loading_an_unknown_transaction_is_refused(self, catalog, begun, id):
         with pytest.raises((TransactionNotFound, InvalidOption)):
             distributed.load(catalog, id)
 
-    def test_an_id_is_found_however_it_is_written(self, catalog):
+    def test_a_transaction_id_is_found_in_any_letter_case(self, catalog):
         running = distributed.begin(catalog, id="ABCDEFAB-1234-4000-8000-ABCDEFABCDEF")
         assert running.id == "abcdefab-1234-4000-8000-abcdefabcdef"
         assert distributed.load(catalog, "ABCDEFAB-1234-4000-8000-ABCDEFABCDEF").id == running.id
@@ -1419,7 +1419,7 @@ class TestDistributed:
             assert path in str(raised.value)
         catalog.store.overwrite(path, data)
 
-    def test_the_version_where_it_began_is_gone(self, catalog, begun):
+    def test_a_transaction_with_a_purged_base_version_is_expired(self, catalog, begun):
         mark(catalog, 2)
         catalog.store.overwrite("vn/oldest", b"2")
         catalog.store.delete_many([version_path(0), version_path(1)])
@@ -1465,7 +1465,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         assert loaded.transaction.exists(table("a.new"))
         assert loaded.commit().version == 2
 
-    def test_who_goes_on_from_the_hint_alone_creates_the_first_save(self, catalog, begun):
+    def test_loading_from_the_copy_alone_creates_the_first_save(self, catalog, begun):
         hint = self.keep_the_hint_alone(catalog, begun.id)
         first, second = (distributed.load(catalog, begun.id) for _ in range(2))
         first.save()

@@ -96,7 +96,7 @@ AHEAD = {HINTS[name] for name in ("just ahead", "far ahead", "the last that can 
 class TestHints:
     @pytest.mark.parametrize("latest", HINTS.values(), ids=HINTS.keys())
     @pytest.mark.parametrize("oldest", [None, b"0", b"garbage", b""], ids=repr)
-    def test_the_latest_version_is_found(self, files, latest, oldest):
+    def test_the_latest_version_is_found_with_any_hints(self, files, latest, oldest):
         store = CountingStore(MemoryStore(files=dict(files)))
         put(store, LATEST, latest)
         put(store, OLDEST, oldest)
@@ -119,7 +119,7 @@ class TestHints:
 
     @pytest.mark.parametrize("latest", HINTS.values(), ids=HINTS.keys())
     @pytest.mark.parametrize("oldest", [b"4", b"2", b"0", None, b"garbage"], ids=repr)
-    def test_it_is_found_when_old_versions_are_gone(self, files, latest, oldest):
+    def test_the_latest_version_is_found_after_a_purge(self, files, latest, oldest):
         """`oldest` lags behind, or is lost altogether: versions 0 to 3 are gone in any case."""
         store = MemoryStore(files=dict(files))
         store.delete_many([root_path(version) for version in range(4)])
@@ -191,7 +191,7 @@ class TestRequests:
         ]
         assert store.round_trips == 3
 
-    def test_what_is_wanted_comes_with_the_root(self, many):
+    def test_extra_files_are_read_together_with_the_root(self, many):
         store = CountingStore(MemoryStore(files=dict(many)))
         put(store.inner, LATEST, b"4999")
         candidate = next(candidates(store))
@@ -235,13 +235,13 @@ class TestRequests:
         assert store.probes <= 2 * (4999 + ahead).bit_length() + 4
         assert store.lists == 0
 
-    def test_old_versions_that_are_gone(self, many):
+    def test_purged_old_versions_cost_few_requests(self, many):
         for latest in (None, b"17", b"garbage"):
             store = self.opened(many, latest, b"4000", gone=4000)
             assert store.probes <= 2 * 10 + 2
             assert store.lists == 0
 
-    def test_both_hints_lost_and_old_versions_gone(self, many):
+    def test_lost_hints_and_purged_versions_cost_one_listing(self, many):
         """Without hints the latest version is found by one listing."""
         store = self.opened(many, None, None, gone=4000)
         assert store.lists == 1
@@ -311,7 +311,7 @@ class TestReferences:
             Ago(10**18),
         ],
     )
-    def test_there_is_no_such_version(self, catalog, reference):
+    def test_a_reference_to_a_missing_version_is_an_error(self, catalog, reference):
         with pytest.raises(VersionNotFound) as raised:
             catalog.snapshot(reference)
         assert raised.value.exit_code == 10
@@ -340,7 +340,7 @@ class TestReferences:
     @pytest.mark.parametrize(
         "text", ["", " ", "a b", "9" * 13, "latest~9999999999999", "2023-13-01", "2023-11-14T99:00Z"]
     )
-    def test_what_is_no_reference(self, text):
+    def test_invalid_reference_text_is_refused(self, text):
         with pytest.raises(InvalidReference):
             parse_reference(text)
 
@@ -361,7 +361,7 @@ class TestReferences:
         with pytest.raises(VersionNotFound):
             catalog.snapshot(AtTime(START - 1))
 
-    def test_a_time_is_found_by_bisecting(self):
+    def test_a_version_at_a_time_is_found_by_bisecting(self):
         clock = FakeClock()
         catalog = make(130, clock, MINUTE)
         for wanted in (0, 1, 64, 100, 128):
@@ -398,7 +398,7 @@ class TestExpiredVersions:
 
     @pytest.mark.parametrize("hint", [b"4", b"2", b"0", None, b"garbage"], ids=repr)
     @pytest.mark.parametrize("purged", [0, 2, 4])
-    def test_they_are_not_found_even_while_their_files_exist(self, catalog, hint, purged):
+    def test_expired_versions_are_not_found_while_their_files_exist(self, catalog, hint, purged):
         store = catalog.store
         put(store, OLDEST, hint)
         store.delete_many([root_path(version) for version in range(purged)])
@@ -430,7 +430,7 @@ class TestExpiredVersions:
             catalog.snapshot(AtVersion(5))
         assert catalog.snapshot(AtVersion(6)).version == 6
 
-    def test_a_version_that_is_there_counts_although_roots_around_it_are_lost(self):
+    def test_a_version_is_found_although_neighbouring_roots_are_lost(self):
         catalog = make(10)
         catalog.store.delete_many([root_path(0), root_path(4)])
         assert catalog.snapshot(AtVersion(3)).version == 3

@@ -101,7 +101,7 @@ class TestTheShape:
 
 class TestWhatAnImportKeeps:
     @pytest.mark.parametrize("key", ["olympia.import.name", "olympia.import.parquet", "olympia.import.x"])
-    def test_nobody_sets_it_by_hand(self, run, here, key, tmp_path):
+    def test_import_properties_cannot_be_set_by_commands(self, run, here, key, tmp_path):
         here("ns", "create", "a").ok()
         here("table", "register", "a.t", "--metadata-location", "s3://b/m.json").ok()
         given = f"{key}=1"
@@ -168,7 +168,7 @@ class TestAdvice:
         assert error.rstrip().endswith("import it in the same way again")
         assert here("import", "olympia", folder, "--into", "old", "--json").json["version"] == 2
 
-    def test_a_rebuild_where_there_are_versions(self, run, other, tmp_path):
+    def test_rebuild_from_a_catalog_with_versions_advises_fsck(self, run, other, tmp_path):
         error = run("-c", tmp_path / "new", "rebuild", other).failed(12, "has versions of its own").stderr
         run(*shlex.split(error.rpartition("olympia ")[2])).ok()
 
@@ -261,7 +261,7 @@ class TestBadSources:
 
     @pytest.mark.parametrize("words", ["import olympia", "import olympia --inspect", "rebuild"])
     @pytest.mark.parametrize("what", ["nothing", "an empty folder", "a file", "other files", "an Iceberg table"])
-    def test_what_is_no_catalog(self, run, here, tmp_path, words, what):
+    def test_importing_a_source_without_a_catalog_changes_nothing(self, run, here, tmp_path, words, what):
         place = tmp_path / "source"
         if what == "a file":
             place.write_text("x")
@@ -314,7 +314,7 @@ class TestBadSources:
         shown = run("-c", tmp_path / "new", "table", "show", "a.t", "--json").ok().json
         assert (shown["metadata_location"] or "") == location
 
-    def test_parquet_files_that_are_no_good_are_told_one_by_one(self, here, tmp_path):
+    def test_each_unreadable_parquet_file_is_reported(self, here, tmp_path):
         raw = tmp_path / "raw"
         whole = write_parquet(raw / "t" / "whole.parquet", v=[1]).read_bytes()
         enormous(raw / "t" / "enormous.parquet")
@@ -341,12 +341,12 @@ class TestBadSources:
 class TestTheSourceItself:
     """The damage of a source is reported with commands for the source, not for the target of the import."""
 
-    def test_a_source_that_is_not_there(self, run, empty, tmp_path):
+    def test_a_missing_source_is_reported_without_advice(self, run, empty, tmp_path):
         for words in ([], ["--check"], ["--inspect"]):
             said = run("-c", empty, "import", "olympia", tmp_path / "nowhere", *words, "--json").error
             assert (said["exit_code"], said.get("command")) == (10, None)
 
-    def test_a_source_whose_latest_version_cannot_be_read(self, run, empty, other):
+    def test_unreadable_latest_version_of_the_source_advises_fsck_there(self, run, empty, other):
         root = max(other.glob("vn/*0"), key=lambda path: path.name[::-1])
         root.write_bytes(b"junk")
         said = run("-c", empty, "import", "olympia", other, "--json").error

@@ -254,7 +254,7 @@ def typed(run: Run, command: list[str]) -> tuple[Ran, Store]:
 
 
 @pytest.mark.parametrize("words", [[], ["--level", "full", "--all-versions"]], ids=["plain", "all"])
-def test_each_next_command_does_what_it_says_and_the_first_loses_least(run, whole, damaged, monkeypatch, words):
+def test_advised_commands_lose_as_stated_and_the_first_least(run, whole, damaged, monkeypatch, words):
     before = objects(MemoryStore(files=dict(whole)))
     told = run("-c", URI, "fsck", *words, "--json").json
     check(told, "fsck")
@@ -287,7 +287,7 @@ def test_findings_and_the_report_say_the_same_command(run, damaged, tmp_path):
 
 
 @pytest.mark.parametrize("level", ["hints", "structure", "full"])
-def test_a_repair_plan_never_stands_below_sound(run, damaged, level):
+def test_fsck_never_prints_sound_together_with_a_repair_plan(run, damaged, level):
     done = run("-c", URI, "fsck", "--level", level, "--repair", "--dry-run")
     assert "SOUND" not in done.stdout or "plan:" not in done.stderr, done
 
@@ -330,7 +330,7 @@ def test_an_empty_place_is_chosen_for_a_new_catalog(run, whole, monkeypatch, tmp
     assert objects(memory.shared(f"{NAME}-salvaged-2")) == objects(MemoryStore(files=dict(whole)))
 
 
-def test_a_finished_salvage_is_put_in_place_and_not_made_again(run, whole, monkeypatch):
+def test_fsck_after_a_finished_salvage_advises_promote(run, whole, monkeypatch):
     gap(place(whole, monkeypatch))
     [salvage] = run("-c", URI, "fsck", "--json").json["next"]
     told = run("-c", URI, "fsck")
@@ -348,7 +348,7 @@ def test_a_finished_salvage_is_put_in_place_and_not_made_again(run, whole, monke
     assert objects(memory._shared[NAME]) == objects(MemoryStore(files=dict(whole)))
 
 
-def test_a_salvage_that_is_older_than_the_catalog_is_made_again(run, whole, monkeypatch):
+def test_fsck_advises_another_salvage_after_a_later_commit(run, whole, monkeypatch):
     gap(place(whole, monkeypatch))
     run("-c", URI, "fsck", "--salvage", SALVAGED).ok()
     run("-c", URI, "ns", "create", "since").ok()
@@ -373,7 +373,7 @@ def test_without_a_look_at_the_tree_nothing_is_claimed(run, whole, monkeypatch):
     typed(run, command["command"])
 
 
-def test_after_a_repair_the_past_is_what_is_next(run, whole, monkeypatch):
+def test_repair_advises_acknowledging_damage_of_older_versions(run, whole, monkeypatch):
     many_at_once(place(whole, monkeypatch))
     [acknowledge] = run("-c", URI, "fsck", "--repair", "--yes", "--json").ok().json["next"]
     assert acknowledge["command"][3:] == ["fsck", "--level", "full", "--acknowledge"]
@@ -396,7 +396,7 @@ def test_no_rollback_is_advised_where_a_transaction_alone_is_damaged(run, whole,
     assert "rollback" not in told.stderr
 
 
-def test_a_commit_below_a_stray_root_says_what_to_do(run, whole, monkeypatch):
+def test_a_commit_below_a_stray_root_advises_a_repair(run, whole, monkeypatch):
     store = place(whole, monkeypatch)
     store.create(root_path(LAST + 2), store.read(root_path(LAST)))
     refused = run("-c", URI, "ns", "create", "x").failed(40, root_path(LAST + 2))

@@ -110,7 +110,7 @@ class TestAllOrNothing:
         ],
         ids=lambda value: value[:60] if isinstance(value, str) else "",
     )
-    def test_a_line_that_is_no_statement_is_named_by_its_number(self, olympia, bad, words):
+    def test_an_invalid_line_is_reported_with_its_number(self, olympia, bad, words):
         done = olympia("apply", "-", input=namespaces(1) + "\n" + bad + "\n" + namespaces(1, 5))
         done.failed(2, "line 3", *words)
         assert len(done.stderr) < 600
@@ -154,7 +154,7 @@ class TestSteps:
         assert done.lines == ["v10  applied 5 lines"]
         assert done.stderr.splitlines() == ["v8  2 lines", "v9  4 lines", "v10  5 lines"]
 
-    def test_again_nothing_is_done_twice(self, olympia):
+    def test_repeated_apply_changes_nothing(self, olympia):
         steps = ["apply", "-", "--commit-every", "2", "--json"]
         assert olympia(*steps, input=namespaces(5)).ok().json["done_before"] == 0
         again = olympia(*steps, input=namespaces(5)).ok().json
@@ -168,7 +168,7 @@ class TestSteps:
         olympia(*steps, input=namespaces(4)).ok()
         assert "n0001" not in olympia("ns", "ls").ok().lines, "what was dropped since is not brought back"
 
-    def test_again_after_a_rollback_it_is_done_anew(self, olympia):
+    def test_apply_after_a_rollback_repeats_the_undone_steps(self, olympia):
         steps = ["apply", "-", "--commit-every", "2", "--json"]
         olympia(*steps, input=namespaces(4)).ok()
         olympia("rollback", "v8", "--yes").ok()
@@ -184,7 +184,7 @@ class TestSteps:
         olympia("apply", "-", "--commit-every", "1", input=namespaces(3) + "{").failed(2, "line 4")
         assert olympia("log", "-n", "1", "-o", "name").ok().lines == ["v7"]
 
-    def test_a_line_that_does_not_fit_stops_there_and_the_rest_goes_on_later(self, olympia):
+    def test_apply_stops_at_a_failing_line_and_resumes_later(self, olympia):
         text = namespaces(3) + lines({"do": "ns drop", "name": "nope"}) + namespaces(2, 3)
         olympia("apply", "-", "--commit-every", "2", input=text).failed(10, "line 4: ")
         assert olympia("log", "-n", "1", "-o", "name").ok().lines == ["v8"]
@@ -200,7 +200,7 @@ class TestSteps:
         assert (done.returncode, done.stderr) == (0, "")
         assert sample.catalog.snapshot().version == 9
 
-    def test_killed_in_the_middle_and_run_again_each_object_is_there_once(self, sample, tmp_path):
+    def test_apply_repeated_after_kills_makes_each_object_once(self, sample, tmp_path):
         """Killed four times, in steps that are begun: before its definition, its nodes and its root are there."""
         count = 60
         (tmp_path / "many.jsonl").write_text(namespaces(count))

@@ -212,7 +212,7 @@ def test_bytes_that_are_not_text(args, program, sample):
         check_ending(done, args)
 
 
-def test_a_folder_whose_name_is_not_text(program, tmp_path):
+def test_a_folder_name_that_is_not_utf8_is_escaped(program, tmp_path):
     place = bytes(tmp_path / "folder-") + b"\xff"
     program("init", place).ok()
     assert program("-c", place, "ns", "create", "x").ok().stdout == "v1  created namespace x\n"

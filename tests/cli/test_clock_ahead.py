@@ -123,7 +123,7 @@ def test_a_day_is_waited_for(run: Run, tmp_path: Path):
     assert "etl@node7" in ran.stdout
 
 
-def test_doctor_names_version_host_and_what_to_do(run: Run, ahead: Path):
+def test_doctor_names_version_and_host_and_advises_a_command(run: Run, ahead: Path):
     run("-c", ahead, "fsck", "--level", "full", "--all-versions").ok()
     done = run("-c", ahead, "doctor", "--json")
     assert done.exit_code == 51
@@ -149,7 +149,7 @@ def test_fsck_says_it(run: Run, ahead: Path, words: tuple[str, ...]):
     assert run("-c", "NEW", "fsck", "--all-versions", "--json").ok().json["findings"] == []
 
 
-def test_a_clock_that_is_behind_here_is_told_as_that(run: Run, tmp_path: Path):
+def test_a_local_clock_that_lags_is_reported_as_behind(run: Run, tmp_path: Path):
     """The store wrote the latest version in the future of this machine's clock: no version is wrong."""
     folder = catalog_ahead(tmp_path / "cat", 0)
     later = time.time() + 2 * 86_400

@@ -85,7 +85,7 @@ class TestNamespaces:
             assert olympia("ns", "show", "--json", "--", name).ok().json["name"] == name
         olympia("ns", "show", '"a.b"').ok()
 
-    def test_a_rename_takes_along_what_is_inside(self, olympia):
+    def test_rename_of_a_namespace_keeps_its_tables_and_views(self, olympia):
         before = olympia("table", "show", "sales.lines", "--json").ok().json
         olympia("ns", "rename", "sales", "revenue").ok()
         after = olympia("table", "show", "revenue.lines", "--json").ok().json
@@ -279,7 +279,7 @@ class TestCatalog:
         ],
         ids=" ".join,
     )
-    def test_what_changes_nothing_makes_no_version(self, olympia, args):
+    def test_a_command_without_changes_makes_no_version(self, olympia, args):
         lines = '{"do": "ns alter", "name": "sales", "set": {"owner": "ann"}}'
         assert olympia(*args, input=lines).ok().stdout == "v7  nothing to do\n"
         done = olympia(*args, "--json", input=lines).ok().json
@@ -398,7 +398,7 @@ class TestEverywhere:
         ):
             assert run(*args).ok().json == expected, args
 
-    def test_what_stands_after_the_command_wins(self, olympia):
+    def test_the_output_option_after_the_command_wins(self, olympia):
         assert olympia("-o", "csv", "ns", "ls", "-o", "name").ok().lines == ["a.b", "sales", EMOJI]
         assert olympia("-o", "name", "ns", "-o", "csv", "ls").ok().lines[0] == "name"
 
@@ -442,7 +442,7 @@ class TestEverywhere:
         run("-c", "memory://test-commands", "ns", "create", "x").ok()
         assert run("-c", "memory://test-commands", "ns", "ls").ok().lines == ["x"]
 
-    def test_what_others_wrote_meanwhile_is_seen(self, olympia, sample):
+    def test_commits_of_other_writers_are_visible(self, olympia, sample):
         with Catalog(LocalStore(sample.uri)).transaction() as transaction:
             transaction.create_namespace(ns("theirs"))
         assert "theirs" in names(olympia("ns", "ls"))

@@ -265,7 +265,7 @@ def test_a_name_that_looks_like_an_option_needs_two_dashes(catalog: str) -> None
     assert found("-c", catalog, "ns", "drop", "--", "-") == ["--cascade", "-rf"]
 
 
-def test_what_a_terminal_would_obey_is_not_offered(catalog: str) -> None:
+def test_names_with_terminal_control_characters_are_not_completed(catalog: str) -> None:
     assert found("-c", catalog, "ns", "show", "bi") == found("-c", catalog, "table", "show", "sales.c") == []
 
 

@@ -114,7 +114,7 @@ def test_the_metadata_before_it_comes_first_and_a_rollback_last(place: Place, wh
 
 
 @pytest.mark.parametrize("at", range(3))
-def test_each_command_does_what_it_says(place: Place, at: int) -> None:
+def test_each_advised_command_loses_as_many_as_stated(place: Place, at: int) -> None:
     LOST["metadata"](place)
     each = place.fsck().json["next"][at]
     assert typed(place, each["command"]) == each["loses"]
@@ -129,7 +129,7 @@ def test_metadata_that_is_not_whole_either_is_passed_over(place: Place) -> None:
     place.fsck().ok()
 
 
-def test_no_rollback_to_a_version_whose_data_is_lost_too(place: Place) -> None:
+def test_rollback_is_advised_only_to_a_version_with_data(place: Place) -> None:
     place.lake.delete(place.states[2].metadata, place.states[1].metadata)
     told = place.fsck()
     assert [each[0] for each in words(told)] == ["table", "table"]
@@ -139,7 +139,7 @@ def test_no_rollback_to_a_version_whose_data_is_lost_too(place: Place) -> None:
     place.fsck().ok()
 
 
-def test_what_no_version_has_any_more_is_in_the_definition(place: Place) -> None:
+def test_after_expire_the_definition_names_the_previous_metadata(place: Place) -> None:
     """An expire took the versions with the metadata before it; the definition names that."""
     run_here("-c", place.folder, "expire", "--keep-last", "1", "--older-than", "0s", "--offline", "--yes").ok()
     LOST["metadata"](place)

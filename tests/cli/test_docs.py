@@ -43,7 +43,7 @@ CLASSES = [
 
 @pytest.mark.parametrize("error", CLASSES, ids=lambda error: error.__name__)
 class TestClasses:
-    def test_it_says_what_it_means(self, error):
+    def test_each_error_class_has_its_own_docstring(self, error):
         assert "__doc__" in vars(error)
         assert error.__doc__.strip().endswith(".")
 
@@ -97,7 +97,7 @@ DOORS = Path(__file__).parents[2] / "docs/security.md"
 
 
 @pytest.mark.parametrize("named", sorted(set(re.findall(r"`(tests/[^`]+)`", DOORS.read_text(encoding="utf-8")))))
-def test_the_tests_of_the_doors_are_there(named):
+def test_tests_that_the_security_page_names_exist(named):
     file, *names = named.split("::")
     body = ast.parse((DOORS.parents[1] / file).read_text(encoding="utf-8")).body
     for name in names:
@@ -119,7 +119,7 @@ def test_the_page_of_configuration_has_every_setting_and_variable():
     assert set(re.findall(r"`(OLYMPIA_[A-Z_]+)`", page)) == set(re.findall(r"\bOLYMPIA_[A-Z_]*[A-Z]\b", source))
 
 
-def test_the_map_of_the_tests_names_what_exists():
+def test_readme_of_tests_names_existing_paths_and_all_folders():
     tests = Path(__file__).parents[1]
     tables = re.findall(r"^\| .+ \|$", (tests / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
     named = {path for row in tables for path in re.findall(r"`([\w/*]+(?:/|\.py|\.txt))`", row)}

@@ -133,7 +133,7 @@ class TestFolder:
         assert done.exit_code == 31
         assert done.json["next"]["command"] == ["ls", "-ld", str(versions)]
 
-    def test_what_decides_the_exit_code_comes_before_what_is_due(self, run, damageable):
+    def test_doctor_advises_on_the_exit_code_before_overdue_work(self, run, damageable):
         assert run("-c", damageable.uri, "doctor", "--json").ok().json["next"]["command"][-1] == "fsck"
         with read_only(damageable.folder):
             done = as_ordinary_user(damageable.folder, lambda: run("-c", damageable.uri, "doctor", "--json"))
@@ -227,7 +227,7 @@ class TestBucket:
         done = doctor("nobody")
         assert (done.exit_code, states(done)["list"], states(done)["read"]) == (31, "failed", "failed")
 
-    def test_who_may_only_read(self, doctor):
+    def test_credentials_that_only_read_need_attention(self, doctor):
         done = doctor("reader")
         assert (done.exit_code, states(done)["read"], states(done)["create"]) == (51, "ok", "attention")
         assert "commits will fail here" in done.json["next"]["why"]
@@ -308,7 +308,7 @@ project = "p"
         assert found("--profile", "other")["catalog"] == ("other", "profile", "profile other")
         assert found("--no-color")["color"][0] == "never"
 
-    def test_it_is_what_the_commands_go_by(self, run, config, tmp_path, monkeypatch):
+    def test_config_show_names_the_catalog_that_commands_open(self, run, config, tmp_path, monkeypatch):
         """Every way to name a catalog: the setting that is shown is the catalog that is opened."""
         places = {}
         for name in ("flag", "environment", "file", "other"):

@@ -97,7 +97,9 @@ class TestExpire:
         assert before.keys() - files_in(folder.parent).keys() == set()
 
     @pytest.mark.parametrize("name", [*NAMED, f"../.tmp-{UUID}", f"x/../../.tmp-{UUID}"])
-    def test_a_manifest_that_names_what_no_expire_deletes(self, hostile: Run, folder: Path, name: str) -> None:
+    def test_purge_keeps_foreign_files_that_a_forged_manifest_names(
+        self, hostile: Run, folder: Path, name: str
+    ) -> None:
         store = LocalStore(folder)
         hostile("expire", "--keep-last", "2", "--offline", "--yes", "--grace", "0s", "--quarantine", "0s").ok()
         manifest, path = any_of(store, "ops/expire/"), self.named(store, name)
@@ -362,7 +364,7 @@ class TestTables:
                 assert MARK not in done.stdout + done.stderr, command
         assert files_in(victim) == before
 
-    def test_older_metadata_is_not_deleted_whatever_the_table_says(self, lake: Run, victim: Path) -> None:
+    def test_append_deletes_no_files_of_a_forged_metadata_log(self, lake: Run, victim: Path) -> None:
         def hostile(metadata: dict[str, Any]) -> None:
             log = [{"timestamp-ms": at, "metadata-file": str(victim / "secret.txt")} for at in range(5)]
             metadata["metadata-log"] = log
@@ -393,7 +395,7 @@ class TestTables:
             lake("table", "append", "ns.t", "rows.csv").ok()
         lake("ns", "create", "more").ok()
 
-    def test_no_table_is_made_among_the_files_of_the_catalog(self, lake: Run, tmp_path: Path) -> None:
+    def test_a_table_location_among_catalog_files_is_refused(self, lake: Run, tmp_path: Path) -> None:
         place = tmp_path / "lake" / root_path(4)
         words = ["table", "create", "ns.u", "--schema", "id long"]
         lake(*words, "--location", place).failed(12, "catalog's own files")

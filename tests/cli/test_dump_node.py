@@ -178,7 +178,7 @@ def test_one_key(key: str, found: list[str], olympia: Run) -> None:
     assert [row["name"] for row in shown["pivot"]] == found
 
 
-def test_one_key_that_is_not_there(olympia: Run) -> None:
+def test_dump_node_of_a_missing_key_advises_follow(olympia: Run) -> None:
     olympia("dump-node", "--key", "sales.nope").failed(10, "sales.nope", "--follow")
     olympia("dump-node", "--key", "no pe").failed(2)
     olympia("dump-node", "--key", "a", "--follow", "b").failed(2)

@@ -82,7 +82,7 @@ class TestUsage:
         done = olympia(*args).failed(2)
         assert (done.stdout, done.stderr.count("\n")) == ("", 1)
 
-    def test_no_catalog_is_named(self, run):
+    def test_no_catalog_location_is_given(self, run):
         run("ns", "ls").failed(2, "no catalog", "OLYMPIA_CATALOG")
 
     @pytest.mark.parametrize("uri", ["nope://x", "s3://", "s3:/x", "://x", "gs:///x"])
@@ -92,7 +92,7 @@ class TestUsage:
     @pytest.mark.parametrize(
         "args", [["--order", "2"], ["--order", "1048577"], ["--txn-ttl", "1s"], ["--isolation", "none"]]
     )
-    def test_init_refuses_what_makes_no_catalog(self, run, args, tmp_path):
+    def test_init_refuses_invalid_options_and_creates_no_folder(self, run, args, tmp_path):
         run("init", tmp_path / "new", *args).failed(2)
         assert not (tmp_path / "new").exists()
 
@@ -104,7 +104,7 @@ class TestUsage:
         assert "Commands:" in done.stderr
         assert "error" not in done.stderr.lower().replace("show the traceback of an error", "").replace("errors", "")
 
-    def test_a_missing_choice_is_named_on_one_line(self, run):
+    def test_the_choices_of_a_missing_argument_fit_one_line(self, run):
         done = run("completion")
         assert (done.exit_code, done.stdout) == (2, "")
         assert done.stderr == (
@@ -155,7 +155,7 @@ class TestNotFound:
         assert (done.exit_code, done.error["code"]) == (10, code), done.stderr
 
     @pytest.mark.parametrize("args", [["ns", "ls"], ["ns", "create", "x"], ["log"], ["status"], ["txn", "ls"]])
-    def test_no_catalog_there(self, run, tmp_path, args):
+    def test_10_location_without_a_catalog_stays_untouched(self, run, tmp_path, args):
         """A folder that does not exist, an empty one, one with other files; nothing is made there."""
         (tmp_path / "empty").mkdir()
         (tmp_path / "other").mkdir()
@@ -195,11 +195,11 @@ def test_11_not_empty(run, tmp_path):
 
 class TestRefused:
     @pytest.mark.parametrize("answer", ["y\n", "", "n\n"])
-    def test_nobody_is_there_to_ask(self, olympia, answer):
+    def test_12_rollback_without_terminal_needs_yes(self, olympia, answer):
         """Not even a yes on stdin counts: only a terminal is asked."""
         olympia("rollback", "v2", input=answer).failed(12, "--yes", "--dry-run")
 
-    def test_nobody_is_there_to_ask_about_a_transaction(self, olympia, sample):
+    def test_12_txn_abort_without_terminal_needs_yes(self, olympia, sample):
         olympia("txn", "abort", sample.transaction).failed(12, "--yes")
         assert olympia("txn", "show", sample.transaction, "--json").ok().json["state"] == "open"
 
@@ -243,7 +243,7 @@ class TestConflicts:
         olympia("ns", "create", "staged").ok()
         olympia("txn", "commit", sample.transaction).failed(20, "NAMESPACE_CREATE staged", "version 8")
 
-    def test_20_a_rollback_over_somebody_elses_work(self, olympia, monkeypatch):
+    def test_20_a_rollback_over_a_concurrent_commit(self, olympia, monkeypatch):
         race(monkeypatch, lambda t: t.create_namespace(ns("theirs")))
         olympia("rollback", "v2", "--yes").failed(20)
 
@@ -266,13 +266,13 @@ class TestConflicts:
         assert (done.exit_code, done.error["code"]) == (21, "CommitUnknown")
         assert done.error["hint"]
 
-    def test_0_the_answer_was_lost_but_the_commit_stands(self, olympia, monkeypatch):
+    def test_0_a_commit_stands_though_its_reply_was_lost(self, olympia, monkeypatch):
         wrap_store(monkeypatch, lambda store: AmbiguousStore(store, 1, "lost_reply"))
         assert olympia("ns", "create", "x", "--json").ok().json["version"] == 8
 
 
 class TestStorage:
-    def test_30_nobody_listens(self, run, config):
+    def test_30_the_store_refuses_the_connection(self, run, config):
         config(
             '[away]\ncatalog = "s3://bucket/catalog"\n[away.storage]\n'
             'endpoint_url = "http://127.0.0.1:9"\nkey = "k"\nsecret = "hush"\nregion = "us-east-1"\n'
@@ -500,14 +500,14 @@ class TestClosedPipe:
             assert done.stdout.splitlines()[1:] == ["0"], words
 
     @pytest.mark.parametrize("args", [["--help"], ["ns", "--help"], ["log"], ["--version"]])
-    def test_nobody_reads_at_all(self, args, sample):
+    def test_a_closed_stdout_is_no_error(self, args, sample):
         reading, writing = os.pipe()
         os.close(reading)
         done = subprocess.run([*command_line(), "-c", sample.uri, *args], stdout=writing, stderr=subprocess.PIPE)
         os.close(writing)
         assert (done.returncode, done.stderr) == (0, b"")
 
-    def test_nobody_listens_to_the_talk(self, sample):
+    def test_a_closed_stderr_keeps_the_exit_code(self, sample):
         """A change is not given up because stderr is closed, and an error keeps its code."""
         for args, code in ((["rollback", "v2", "--yes"], 0), (["ns", "show", "nope"], 10), (["ns"], 2)):
             reading, writing = os.pipe()
@@ -554,6 +554,6 @@ def test_debug_adds_a_traceback_and_changes_nothing_else(olympia):
     assert json.loads(error)["error"]["exit_code"] == 10
 
 
-def test_the_sample_is_what_its_docstring_says(sample: Sample, olympia: Run):
+def test_the_sample_matches_its_docstring(sample: Sample, olympia: Run):
     assert olympia("time-travel", "latest", "--json").ok().json["version"] == 7
     assert olympia("txn", "show", sample.transaction, "--json").ok().json["state"] == "open"

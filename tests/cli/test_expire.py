@@ -101,7 +101,7 @@ def test_explain_gives_each_kept_version_one_reason(run: Run, old: Path):
     assert ran.lines == [str(number) for number in range(10)]
 
 
-def test_simulate_says_what_the_same_options_do(run: Run, old: Path):
+def test_simulate_agrees_with_a_dry_run_of_each_policy(run: Run, old: Path):
     # a root as another program names it is nothing that an expire takes
     (old / root_path(1, 64)).write_bytes(b"not ours")
     age(old, 20)
@@ -110,7 +110,7 @@ def test_simulate_says_what_the_same_options_do(run: Run, old: Path):
         assert (done["oldest"], done["bytes"]) == (row["oldest"], row["bytes"]), row
 
 
-def test_status_and_expire_agree_on_what_is_reclaimable(run: Run, old: Path):
+def test_status_and_expire_agree_on_reclaimable_bytes(run: Run, old: Path):
     bytes = run("-c", old, "expire", "--dry-run", "--json").ok().json["bytes"]
     assert run("-c", old, "status", "--full", "--json").json["reclaimable_bytes"] == bytes > 0
 
@@ -126,7 +126,7 @@ def test_simulate_compares_policies(run: Run, old: Path):
 
 
 class TestRefused:
-    def test_nobody_to_ask(self, run: Run, old: Path):
+    def test_expire_without_terminal_needs_yes(self, run: Run, old: Path):
         run("-c", old, "expire").failed(12, "--yes")
         assert oldest_version(Catalog(LocalStore(old)).snapshot()) == 0
 
@@ -180,7 +180,7 @@ class TestPlans:
     def make(self, run: Run, old: Path) -> None:
         run("-c", old, "expire", "--keep-last", "3", "--plan", "plan.json").ok()
 
-    def test_what_was_planned_is_done(self, run: Run, old: Path):
+    def test_apply_of_a_plan_expires_the_planned_versions(self, run: Run, old: Path):
         self.make(run, old)
         run("-c", old, "expire", "--apply", "plan.json").failed(12, "--yes")
         assert run("-c", old, "expire", "--apply", "plan.json", "--yes", "--json").ok().json["oldest"] == 7
@@ -201,7 +201,7 @@ class TestPlans:
         assert run("-c", old, "expire", "--dry-run", "--json").json["files"]["nodes"] == 1
         assert run("-c", old, "expire", "--apply", "plan.json", "--yes", "--json").ok().json["files"]["nodes"] == 0
 
-    def test_a_live_transaction_keeps_what_was_to_go(self, run: Run, old: Path):
+    def test_apply_is_refused_when_a_transaction_needs_planned_versions(self, run: Run, old: Path):
         self.make(run, old)
         # as if it had begun when version 4 was the latest
         from olympia_cli.catalog import distributed
@@ -220,7 +220,7 @@ class TestPlans:
         run("-c", old, "expire", "undo", "--yes").ok()
         run("-c", old, "expire", "--apply", "plan.json", "--yes").failed(12, "oldest version is now 0")
 
-    def test_what_has_rested_since_is_left_for_the_next_run(self, run: Run, old: Path):
+    def test_apply_purges_only_versions_that_the_plan_showed(self, run: Run, old: Path):
         """A plan never purges more than it showed."""
         run("-c", old, "expire", "--keep-last", "8", "--yes").ok()
         age(old, 10)
@@ -232,7 +232,7 @@ class TestPlans:
         assert ran.json["purged"]["versions"] == list(range(planned["purge"]["purged"])) == [0, 1]
         assert "brought back v2" in run("-c", old, "expire", "undo", "--yes").ok().stdout
 
-    def test_offline_is_said_again(self, run: Run, old: Path):
+    def test_apply_of_an_offline_plan_needs_offline_again(self, run: Run, old: Path):
         run("-c", old, "expire", "--offline", "--older-than", "1h", "--plan", "plan.json").ok()
         run("-c", old, "expire", "--apply", "plan.json", "--yes").failed(12, "--offline")
         run("-c", old, "expire", "--apply", "plan.json", "--yes", "--offline").ok()
@@ -271,7 +271,7 @@ def test_undo_and_purge(run: Run, old: Path):
     assert types[:2] == ["CATALOG_EXPIRE_PURGE", "CATALOG_EXPIRE_MARK"]
 
 
-def test_unknown_files_are_named_and_left(run: Run, old: Path):
+def test_expire_names_unknown_files_and_keeps_them(run: Run, old: Path):
     (old / "notes.txt").write_text("mine")
     age(old, 20)
     ran = run("-c", old, "expire", "--yes").ok()
@@ -304,7 +304,7 @@ def test_output_for_programs(run: Run, old: Path):
 
 
 class TestLs:
-    def test_what_rests(self, run: Run, old: Path):
+    def test_expire_ls_shows_each_mark_in_quarantine(self, run: Run, old: Path):
         assert run("-c", old, "expire", "ls", "--json").ok().json == {"version": 9, "marks": []}
         expired = run("-c", old, "expire", "--yes", "--json").ok().json
         listed = run("-c", old, "expire", "ls", "--json").ok().json
@@ -338,7 +338,7 @@ class TestLs:
         assert "missing" in mark["problem"]
 
     @pytest.mark.parametrize("option", [("--keep-last", "3"), ("--simulate",), ("--engine", "local")])
-    def test_what_has_no_meaning_for_it(self, run: Run, old: Path, option: tuple[str, ...]):
+    def test_expire_ls_refuses_options_of_an_expire(self, run: Run, old: Path, option: tuple[str, ...]):
         assert run("-c", old, "expire", "ls", *option).exit_code == 2
 
 
@@ -398,7 +398,7 @@ class TestTwoAtOnce:
         assert run(*words).ok().json["expired_versions"] == []
         check_catalog(store)
 
-    def test_what_was_undone_meanwhile_is_not_taken_away_again(
+    def test_an_expire_overtaken_by_an_undo_is_a_conflict(
         self, run: Run, store: MemoryStore, monkeypatch: pytest.MonkeyPatch
     ):
         self.expire(run).ok()
@@ -458,7 +458,9 @@ class TestFullDisk:
         run(*words).failed(12, "--yes")
         run(*words, "--yes").ok()
 
-    def test_what_is_said_is_what_happened(self, run: Run, store: FullStore, monkeypatch: pytest.MonkeyPatch):
+    def test_purge_without_permission_reports_no_deletion(
+        self, run: Run, store: FullStore, monkeypatch: pytest.MonkeyPatch
+    ):
         """A purge that could not delete anything has not said that it did."""
 
         class Stuck(FullStore):

@@ -36,12 +36,12 @@ def friday(olympia, tmp_path) -> Path:
 
 
 class TestCreate:
-    def test_a_full_one_is_a_catalog(self, run, olympia, friday):
+    def test_a_full_export_opens_as_a_catalog(self, run, olympia, friday):
         assert run("-c", friday, "table", "ls").ok().stdout == olympia("table", "ls").ok().stdout
         assert run("-c", friday, "status", "--json").ok().json["version"] == 7
         check_catalog(LocalStore(friday))
 
-    def test_says_what_it_did(self, olympia, tmp_path):
+    def test_create_prints_version_name_and_destination(self, olympia, tmp_path):
         done = olympia("export", "create", "friday", "--dest", "friday", "--at", "v2", "-m", "why not").ok()
         assert done.stdout.startswith(f"v8  exported v2 as friday to {tmp_path}/friday: ")
         assert "why not" in olympia("log", "-n", "1").ok().stdout
@@ -136,7 +136,7 @@ class TestCreate:
         monkeypatch.chdir(tmp_path)
         olympia("export", "resume", "friday", "--dest", "a dest").ok()
 
-    def test_what_it_says_to_go_on_with_can_be_typed(self, run, olympia, tmp_path, monkeypatch):
+    def test_the_advised_resume_command_works_when_typed(self, run, olympia, tmp_path, monkeypatch):
         class Unclear(WrappedStore):
             def create_many(self, files):
                 raise OutcomeUnknown("no answer")
@@ -150,13 +150,13 @@ class TestCreate:
             assert program == "olympia"
             run(*words).ok()
 
-    def test_what_it_says_to_go_on_with_names_the_profile(self, olympia, friday, config):
+    def test_the_advised_resume_command_names_the_destination_profile(self, olympia, friday, config):
         config('["the backup"]\n')
         done = olympia("export", "create", "f", "--dest", "friday", "--dest-profile", "the backup").failed(11)
         words = shlex.split(done.stderr.partition("resume with: ")[2])
         assert words[words.index("--dest-profile") + 1] == "the backup"
 
-    def test_killed_and_gone_on_with(self, sample, tmp_path, program):
+    def test_resume_finishes_an_export_after_a_kill(self, sample, tmp_path, program):
         """kill -9 somewhere during the copy. Nothing is recorded; resume finishes it."""
         with Catalog(sample.store).transaction() as transaction:
             for number in range(100):
@@ -212,7 +212,7 @@ class TestReference:
         assert olympia("table", "ls", "--at", "friday").ok().stdout == ""
         assert olympia("time-travel", "friday", "--json").ok().json["version"] == 1
 
-    def test_when_the_version_is_gone(self, olympia, sample, tmp_path):
+    def test_reading_a_purged_version_names_its_export(self, olympia, sample, tmp_path):
         olympia("export", "create", "friday", "--dest", "friday", "--at", "v1").ok()
         olympia("export", "create", "pin", "--dest", "pin", "--at", "v2", "--mode", "minimal").ok()
         mark(sample.catalog, 4)
@@ -415,7 +415,7 @@ class TestExpire:
         olympia("export", "verify", "friday").ok()
         run("-c", friday, "expire", "--dry-run").ok()
 
-    def test_without_its_note_nobody_knows_where_it_begins(self, olympia, run, sample, tmp_path):
+    def test_fsck_advises_acknowledging_an_export_without_its_note(self, olympia, run, sample, tmp_path):
         """Versions may be lost as well, so that is acknowledged and not mended."""
         olympia("export", "create", "friday", "--dest", "friday", "--at", "v2").ok()
         friday = tmp_path / "friday"
@@ -497,7 +497,7 @@ class TestUnfinished:
         assert run("-c", sample.uri, "export", "ls", "--json").ok().json["unfinished"] == []
         run("-c", sample.uri, "export", "drop", "f", "--yes").failed(10)
 
-    def test_one_whose_note_outlived_it_is_not_unfinished(self, run, sample, dest):
+    def test_a_recorded_export_with_leftover_note_is_finished(self, run, sample, dest):
         """Killed after the record, before the note in the catalog went."""
         [note] = (sample.folder / "ops" / "exports").iterdir()
         kept = note.read_bytes()

@@ -71,7 +71,7 @@ NOT_READ = {
 
 
 @pytest.mark.parametrize(("words", "left"), NOT_READ.items(), ids=" ".join)
-def test_the_verdict_says_what_was_not_read_and_the_option_that_reads_it(fsck, words, left):
+def test_verdict_names_unread_parts_and_the_option_for_each(fsck, words, left):
     verdict = fsck(*words).ok().lines[-1]
     assert verdict.rpartition("; ")[0].partition("; not read: ")[2] == ", ".join(left)
     told = fsck(*words, "--json").ok().json
@@ -114,7 +114,7 @@ def test_50_damaged(fsck, damageable):
     assert verdict == "DAMAGED  1 error.  Last sound version: v0"
 
 
-def test_it_says_what_each_way_to_mend_it_loses(fsck, damageable, run):
+def test_advice_states_the_loss_of_each_repair(fsck, damageable, run):
     lose(damageable)
     repair = f"olympia -c {damageable.uri} fsck --repair"
     lines = fsck("--level", "full").stderr.splitlines()
@@ -125,7 +125,7 @@ def test_it_says_what_each_way_to_mend_it_loses(fsck, damageable, run):
     assert "next: " not in fsck("--level", "full", "--repair", "--dry-run").stderr
 
 
-def test_a_damaged_save_whose_copy_is_whole_loses_nothing(fsck, damageable, run):
+def test_a_damaged_save_with_a_sound_copy_loses_nothing(fsck, damageable, run):
     last = max(damageable.folder.glob(f"dtxn/{damageable.transaction}.*.binpb"))
     last.write_bytes(b"")
     done = fsck("--all-versions").ok()
@@ -188,7 +188,7 @@ def test_10_no_catalog(run, tmp_path):
     run("-c", tmp_path / "nothing", "fsck").failed(10, "no catalog")
 
 
-def test_10_no_such_version(fsck):
+def test_10_missing_version(fsck):
     fsck("--at", "v70").failed(10, "70")
     fsck("--at", "nightly").failed(10, "nightly")
 
@@ -247,7 +247,7 @@ def test_rows_are_findings(fsck, damageable):
     assert fsck("--level", "full", "-o", "name").lines == [rows[0]["path"], "vn/latest"]
 
 
-def test_few_objects_are_named_and_many_counted_unless_all_are_asked_for(run, tmp_path):
+def test_many_hit_objects_are_counted_unless_output_is_wide(run, tmp_path):
     folder = tmp_path / "wide"
     catalog = Catalog.create(LocalStore(str(folder)), order=16)
     with catalog.transaction() as transaction:
@@ -262,7 +262,7 @@ def test_few_objects_are_named_and_many_counted_unless_all_are_asked_for(run, tm
     assert run("-c", folder, "fsck", "-o", "wide").lines[0].split("\t")[5] == ", ".join(f"table {one}" for one in names)
 
 
-def test_what_is_in_a_catalog_does_not_reach_the_terminal(fsck, damageable):
+def test_control_characters_of_a_catalog_are_escaped(fsck, damageable):
     (damageable.folder / f"a{EVIL}b").write_text("")
     (damageable.folder / "vn" / "latest").write_text(EVIL)
     done = fsck("--level", "full", "--all-versions").ok()
@@ -294,7 +294,7 @@ def test_a_catalog_that_may_only_be_read(fsck, damageable):
         as_ordinary_user(damageable.folder, fsck).ok()
 
 
-def test_since_last_skips_what_was_found_whole(fsck, state):
+def test_since_last_skips_definitions_found_sound_before(fsck, state):
     first = fsck("--level", "full", "--since-last", "--json").ok().json["checked"]
     second = fsck("--level", "full", "--since-last", "--json").ok().json["checked"]
     assert first["skipped"] == 0
@@ -393,7 +393,7 @@ def test_on_a_terminal_it_is_blocks(program, tmp_path):
 
 
 @pytest.mark.parametrize("closed", ["node", "def/ns", "vn/latest", root_path(0)])
-def test_31_what_may_not_be_read_is_not_damaged(run, closed):
+def test_31_file_without_read_permission_is_not_damaged(run, closed):
     # not in pytest's own folder, which is closed to other users
     with tempfile.TemporaryDirectory() as temporary:
         os.chmod(temporary, 0o755)
@@ -421,7 +421,7 @@ def test_31_what_may_not_be_read_is_not_damaged(run, closed):
 # What is known
 
 
-def test_what_is_damaged_in_the_past_is_acknowledged(fsck, damageable, run):
+def test_acknowledged_damage_of_an_older_version_counts_as_sound(fsck, damageable, run):
     (damageable.folder / root_path(3)).write_bytes(b"")
     assert fsck().exit_code == 50
     assert "1 finding would be acknowledged" in fsck("--acknowledge", "--dry-run").stderr
@@ -449,7 +449,7 @@ def test_2_one_thing_at_a_time(fsck, words):
 
 
 @pytest.mark.parametrize("how", ["missing", "flipped"])
-def test_the_command_that_an_error_names_finds_what_it_is_about(run, damageable, how):
+def test_the_fsck_that_an_error_advises_finds_its_file(run, damageable, how):
     path = damageable.catalog.snapshot().find(table("sales.lines"))
     spoil(damageable.store, path, how)
     error = run("-c", damageable.uri, "table", "show", "sales.lines").failed(40, path)

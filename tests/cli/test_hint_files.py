@@ -45,7 +45,7 @@ def what_fsck_says(olympia) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("hint", HINTS)
-def test_readers_say_what_they_say_without_the_hint(olympia, damageable, hint):
+def test_readers_print_the_same_as_without_the_hint(olympia, damageable, hint):
     (damageable.folder / hint).unlink(missing_ok=True)
     # in JSON nothing depends on how long ago it was
     without = [olympia(*args, "--json").ok().json for args in READING]
@@ -68,7 +68,7 @@ def remove(sample: Sample, hint: str) -> None:
 
 @pytest.mark.parametrize("hint", HINTS)
 @pytest.mark.parametrize("thing", THINGS)
-def test_status_fsck_and_doctor_say_what_is_there_and_repair_does_what_it_can(olympia, damageable, run, hint, thing):
+def test_foreign_thing_at_a_hint_is_reported_and_repaired(olympia, damageable, run, hint, thing):
     words = put(thing, damageable.folder / hint)
     status = olympia("status", "--json")
     assert (status.exit_code, len(status.json["needs_attention"])) == (51, 1)
@@ -93,7 +93,7 @@ def test_status_fsck_and_doctor_say_what_is_there_and_repair_does_what_it_can(ol
 
 
 @pytest.mark.parametrize("thing", THINGS)
-def test_a_commit_stands_and_says_that_its_hint_could_not_be_written(olympia, damageable, thing):
+def test_a_commit_stands_and_warns_of_its_unwritten_hint(olympia, damageable, thing):
     put(thing, damageable.folder / LATEST)
     done = olympia("ns", "create", "new").ok()
     [warning] = done.stderr.splitlines()
@@ -152,7 +152,7 @@ POLICY = ("--keep-last", "2", "--older-than", "0s", "--grace", "0s")
 
 
 @pytest.mark.parametrize("thing", [thing for thing in THINGS if thing != "a folder"])
-def test_an_expire_puts_its_hint_in_the_place_of_what_is_there(olympia, damageable, thing):
+def test_expire_replaces_a_foreign_thing_at_its_hint(olympia, damageable, thing):
     put(thing, damageable.folder / OLDEST)
     assert expire(olympia, *POLICY).ok().stderr.count("warning: ") == 0
     assert (damageable.folder / OLDEST).read_bytes() == b"6"

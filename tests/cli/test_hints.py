@@ -133,7 +133,7 @@ CASES: dict[str, tuple[Callable[[Place], object], list[str], int]] = {
 
 
 @pytest.mark.parametrize(("prepare", "args", "code"), CASES.values(), ids=CASES)
-def test_what_an_error_suggests(place, prepare, args, code):
+def test_each_command_that_an_error_advises_works(place, prepare, args, code):
     prepare(place)
     failed = place.run(*args)
     assert failed.exit_code == code, failed.stderr
@@ -141,7 +141,7 @@ def test_what_an_error_suggests(place, prepare, args, code):
     check_catalog(place.catalog.store)
 
 
-def test_the_suggestion_does_what_was_wanted(place):
+def test_advised_commands_let_the_original_command_succeed(place):
     """The advised command succeeds, and then the original one does."""
     for prepare, args in ((drop_all, ["table", "restore", "--at", "v3", "--", "-a.orders"]),):
         prepare(place)
@@ -161,11 +161,11 @@ def test_a_place_without_a_catalog(run, tmp_path):
 
 
 @pytest.mark.parametrize("args", [["txn", "commit"], ["txn", "show"]])
-def test_a_transaction_that_lost_what_it_staged(place, args):
+def test_advice_for_a_transaction_without_its_running_root_works(place, args):
     follow(place.run(*args, lose_running_root(place)).failed(40), "--yes")
 
 
-def test_what_cannot_be_reverted(place):
+def test_advice_for_a_version_that_revert_refuses_works(place):
     place.run("rollback", "v2", "--yes", "-q").ok()
     follow(place.run("revert", "latest", "--yes").failed(12), "--yes")
     place.run("export", "create", "--dest", "o u t", "--", "-x").ok()
@@ -221,7 +221,7 @@ def test_a_missing_namespace_is_created_by_the_advice(place, args, in_transactio
     check_catalog(place.catalog.store)
 
 
-def test_a_namespace_that_was_probably_meant_is_named_beside_the_one_to_create(place):
+def test_similar_namespace_is_named_beside_the_command_to_create(place):
     failed = place.run("table", "register", "--metadata-location", "s3://lake/x", "b_d.t").failed(10)
     assert ": did you mean b_c? If not, create it: olympia" in failed.stderr
     follow(failed)
@@ -294,13 +294,13 @@ def test_no_hint_names_a_command_in_words_that_cannot_be_pasted():
     ],
     ids=" ".join,
 )
-def test_what_was_typed_is_shown_as_it_was_typed(place, args):
+def test_errors_quote_non_ascii_arguments_unchanged(place, args):
     failed = place.run(*args)
     assert failed.exit_code in (2, 10)
     assert "läuft" in failed.stderr.lower()
 
 
-def test_what_a_terminal_would_act_on_is_not():
+def test_quoted_arguments_are_escaped_and_cut():
     assert quoted("a\x1b[2J\u202e\ud800b") == "'a\\x1b[2J\\u202e\\ud800b'"
     assert len(quoted("x" * 1000)) == 62
 

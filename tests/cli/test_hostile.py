@@ -24,7 +24,7 @@ def hostile(run: Run, damageable: Sample) -> Run:
 class TestAVersionFarAway:
     """Work is proportional to the files that exist: no command counts to the highest version."""
 
-    def test_an_empty_root_is_told_and_salvaged_around(self, hostile, damageable, tmp_path):
+    def test_an_empty_far_root_is_found_and_salvage_works(self, hostile, damageable, tmp_path):
         damageable.store.create(root_path(MAX_VERSION), b"")
         found = hostile("fsck", "--all-versions", "--json")
         assert found.exit_code == 50
@@ -62,7 +62,7 @@ class TestAVersionFarAway:
         history = hostile("table", "history", "sales.orders_2025", "--json").ok().json["revisions"]
         assert [revision["version"] for revision in history][-1] == 2
 
-    def test_an_export_does_not_list_what_is_not_there(self, hostile, far, tmp_path):
+    def test_export_of_a_far_version_lists_no_missing_roots(self, hostile, far, tmp_path):
         hostile("export", "create", "copy", "--dest", tmp_path / "copy").ok()
 
 
@@ -80,7 +80,7 @@ class TestLargeFiles:
         hostile("fsck", "--repair", "--yes").ok()
         assert hostile("fsck", "--json").ok().json["findings"] == []
 
-    def test_a_root_is_told_and_rolled_back_over(self, hostile, damageable):
+    def test_an_enormous_root_is_reported_and_repaired(self, hostile, damageable):
         os.truncate(damageable.folder / root_path(7), TERABYTE)
         hostile("table", "ls").failed(40, "the limit is 268,435,456 bytes")
         hostile("table", "ls", "--at", "v5").ok()
@@ -92,7 +92,7 @@ class TestLargeFiles:
         assert [entry["version"] for entry in hostile("log", "--json").ok().json["versions"]] == [*range(8, -1, -1)]
 
     @pytest.mark.parametrize("folder", ["def/table", "def/ns", "def/catalog", "dtxn", "ops"])
-    def test_any_other_is_told_with_its_path(self, hostile, damageable, folder):
+    def test_other_enormous_files_break_no_command(self, hostile, damageable, folder):
         hostile("fsck").ok()
         for path in (damageable.folder / folder).iterdir():
             if path.is_file():
@@ -112,7 +112,7 @@ class TestNumbers:
     """Numbers from names and files are taken only where they can be meant."""
 
     @pytest.mark.parametrize("number", [2**63, 10**10, 10**180])
-    def test_a_save_that_nobody_numbers_so_is_no_save(self, hostile, damageable, number):
+    def test_a_save_with_an_absurd_number_is_unknown(self, hostile, damageable, number):
         path = f"dtxn/{damageable.transaction}.{number}.binpb"
         damageable.store.create(path, b"garbage")
         assert [row["id"] for row in hostile("txn", "ls", "--json").ok().json["transactions"]] == [

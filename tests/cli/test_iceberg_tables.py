@@ -42,7 +42,7 @@ def loaded(tmp_path, name="ns.t"):
 
 
 class TestCreate:
-    def test_with_all_there_is_to_say(self, lake, tmp_path):
+    def test_create_with_all_options(self, lake, tmp_path):
         words = ["--partition-by", "day(at)", "--partition-by", "bucket(8, id)", "--sort-by", "at desc nulls first"]
         where = ["--location", str(tmp_path / "own"), "--property", "format-version=1", "--property", "a=b"]
         done = lake("table", "create", "ns.u", "--schema", COLUMNS, *words, *where, "-m", "why", "--json").ok().json
@@ -119,7 +119,7 @@ class TestCreate:
     def test_layouts_that_do_not_fit(self, lake, words):
         lake("table", "create", "ns.u", "--schema", COLUMNS, *words).failed(2)
 
-    def test_what_is_there_already(self, lake):
+    def test_create_of_an_existing_table_is_refused(self, lake):
         lake("table", "create", "ns.t", "--schema", COLUMNS).failed(11, "ns.t exists already")
         done = lake("table", "create", "ns.t", "--schema", COLUMNS, "--if-not-exists", "--json").ok().json
         assert (done["version"], done["actions"]) == (2, [])
@@ -167,7 +167,7 @@ class TestAppend:
         (tmp_path / "folder").mkdir()
         lake("table", "append", "ns.t", "folder").failed(2, "is a folder")
 
-    def test_what_is_advised_for_rows_that_do_not_fit(self, lake, olympia, tmp_path):
+    def test_advice_for_rows_with_wrong_or_new_columns_works(self, lake, olympia, tmp_path):
         (tmp_path / "bad.csv").write_text("id,price\n1,cheap\n")
         columns = olympia(*suggested(lake("table", "append", "ns.t", "bad.csv").failed(2).stderr)).ok()
         assert "price\tdecimal(10, 2)" in columns.stdout
@@ -184,7 +184,7 @@ class TestAppend:
             "rows": 0,
         }
 
-    def test_a_table_that_is_not_there_or_is_none(self, lake, olympia, tmp_path):
+    def test_append_to_a_missing_or_unreadable_table_fails(self, lake, olympia, tmp_path):
         lake("table", "append", "ns.tt", "rows.csv").failed(10, "did you mean ns.t?")
         olympia(*suggested(lake("table", "append", "ns.zzz", "rows.csv").failed(10).stderr)).ok()
         lake("table", "register", "ns.far", "--metadata-location", str(tmp_path / "far.json")).ok()
@@ -216,7 +216,7 @@ class TestHead:
             assert len(lake("table", "head", "ns.t", "--at", reference, "--json").ok().json["rows"]) == count
         lake("table", "head", "ns.t", "--at", "v1").failed(10)
 
-    def test_a_table_whose_files_are_gone(self, lake, tmp_path):
+    def test_head_of_a_table_without_its_files_fails(self, lake, tmp_path):
         lake("table", "append", "ns.t", "rows.csv").ok()
         for file in (tmp_path / "lake" / "data").rglob("*.parquet"):
             file.unlink()
@@ -256,7 +256,7 @@ class TestAlter:
             (["--add-column", "a int", "--metadata-location", "/x"], "run two commands"),
         ],
     )
-    def test_what_does_not_fit_changes_nothing(self, lake, words, said):
+    def test_an_invalid_alter_is_refused_and_changes_nothing(self, lake, words, said):
         lake("table", "alter", "ns.t", *words, "--set", "a=b").failed(2, said)
         assert lake("log", "-n", "1", "--json").json["versions"][0]["version"] == 2
 
@@ -283,12 +283,12 @@ class TestAlter:
         assert loaded(tmp_path).properties == {}
         assert lake("table", "alter", "ns.t", "--unset", key).ok().stderr == ""
 
-    def test_what_is_there_already_makes_no_version(self, lake):
+    def test_setting_an_equal_iceberg_property_makes_no_version(self, lake):
         lake("table", "alter", "ns.t", "--set-iceberg", "a=1").ok()
         assert "nothing to do" in lake("table", "alter", "ns.t", "--set-iceberg", "a=1").ok().stdout
         assert lake("log", "-n", "1", "--json").json["versions"][0]["version"] == 3
 
-    def test_a_table_whose_metadata_is_not_opened(self, lake):
+    def test_catalog_properties_can_be_altered_without_the_metadata(self, lake):
         """Properties in the catalog can be changed without the table's files."""
         lake("table", "register", "ns.far", "--metadata-location", "s3://nowhere/x.json").ok()
         lake("table", "alter", "ns.far", "--set", "a=b").ok()

@@ -85,7 +85,7 @@ def expected_tables(expected):
 # What DeltaCAT wrote
 
 
-def test_a_real_catalog_is_what_deltacat_says(real, bring, rows, run, empty):
+def test_import_of_a_real_catalog_agrees_with_deltacat(real, bring, rows, run, empty):
     folder, expected = real[SMALL]
     done = bring("-m", "adopted", source=folder).ok()
     listed = sorted(expected_tables(expected))
@@ -106,7 +106,7 @@ def test_a_real_catalog_is_what_deltacat_says(real, bring, rows, run, empty):
     assert run("-c", empty, "fsck", "--level", "data").ok()
 
 
-def test_what_an_object_was_is_in_its_properties(real, bring, run, empty):
+def test_revisions_of_an_object_are_kept_in_its_properties(real, bring, run, empty):
     bring(source=real[SMALL][0]).ok()
     properties = run("-c", empty, "table", "show", "sales.customer_orders", "--json").json["properties"]
     history = json.loads(properties["deltacat.history"])
@@ -240,7 +240,7 @@ def test_renames_drops_and_replaced_streams_are_followed(made, bring, rows, run,
     assert run("-c", empty, "fsck", "--level", "data").ok()
 
 
-def test_what_plain_files_cannot_say_is_left_out(made, bring, rows):
+def test_upserts_deletes_and_rows_they_may_change_are_skipped(made, bring, rows):
     """Rows before an upsert or delete may be changed by it; those after it are as they are."""
     with made.transaction() as txn:
         ns = txn.namespace("n")
@@ -270,7 +270,7 @@ def test_what_plain_files_cannot_say_is_left_out(made, bring, rows):
     assert f"{csv} of table n.formats" in problems(again)
 
 
-def test_what_is_left_out_names_the_command_that_brings_it(made, bring, empty):
+def test_skipped_deltas_name_the_command_that_imports_them(made, bring, empty):
     """The named command works where Spark is installed."""
     with made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
@@ -400,7 +400,7 @@ def test_a_file_that_cannot_be_read_now_stays_in_its_table(made, bring, rows):
     assert rows("n.t") == [(1, "n1"), (2, "n2")]
 
 
-def test_files_that_are_not_what_their_manifest_says(made, bring, rows):
+def test_files_that_contradict_their_manifest_are_skipped(made, bring, rows):
     plain = {"content_type": "application/parquet"}
     with made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
@@ -500,7 +500,7 @@ def test_a_rename_waits_until_the_name_is_free(made, bring, run, empty, rows):
     assert rows("n.b") == [(1, "n1")]
 
 
-def test_what_was_left_out_comes_when_the_reason_is_gone(made, bring, rows):
+def test_a_skipped_file_is_imported_once_it_is_sound(made, bring, rows):
     with made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
         txn.delta(partition, 1, data(1))
@@ -524,7 +524,7 @@ def test_what_was_left_out_comes_when_the_reason_is_gone(made, bring, rows):
 
 
 @pytest.mark.parametrize("words", [[], ["--inspect"], ["--check"], ["--history"]])
-def test_what_is_no_catalog(tmp_path, bring, words):
+def test_a_source_without_a_catalog_is_not_found(tmp_path, bring, words):
     (tmp_path / "source").mkdir()
     assert bring(*words).error["code"] == "CatalogNotFound"
     (tmp_path / "source" / "notes.txt").write_text("hello")
@@ -552,7 +552,7 @@ def test_only_one_of_the_looks(bring, made):
     assert "has succeeded" in bring("--at", AFTER_ITEMS).error["message"]
 
 
-def test_what_cannot_be_read_is_left_out_and_found(made, bring, rows):
+def test_unreadable_objects_are_skipped_and_found_by_check(made, bring, rows):
     with made.transaction() as txn:
         ns, lost = txn.namespace("n"), txn.namespace("lost")
         streams = {name: txn.table(ns, name, SCHEMA) for name in ("whole", "table", "version", "stream", "delta")}

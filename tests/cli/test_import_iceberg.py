@@ -49,7 +49,7 @@ def test_all_tables_come_in_one_commit(bring, tmp_path):
     assert rows_in(tmp_path, "a.t") == 3
 
 
-def test_again_brings_what_is_new(bring, source, tmp_path):
+def test_repeated_import_brings_only_new_and_changed_tables(bring, source, tmp_path):
     bring().ok()
     again = bring("--json").ok().json
     assert (again["version"], again["tables"], again["unchanged"]) == (1, [], 3)
@@ -77,7 +77,7 @@ def test_a_table_that_was_changed_here_is_left_as_it_is(bring, source, tmp_path)
     assert quiet.stderr.startswith("warning: left out a.t: it was changed here")
 
 
-def test_what_cannot_come_is_told_and_the_rest_comes(bring, source, tmp_path):
+def test_tables_that_cannot_be_imported_do_not_stop_others(bring, source, tmp_path):
     source.create_namespace(("deep", "er"))
     source.create_table(("deep", "er", "t"), ROWS.schema)
     source.create_table(("b", "with space"), ROWS.schema)
@@ -95,7 +95,7 @@ def test_a_dry_run_does_nothing(bring, olympia):
     assert olympia("-c", "lake", "ns", "ls", "--json").json == {"version": 0, "namespaces": []}
 
 
-def test_a_catalog_that_is_not_known(olympia):
+def test_a_catalog_unknown_to_pyiceberg_is_refused(olympia):
     olympia("init", "lake", "-q").ok()
     told = olympia("-c", "lake", "import", "iceberg", "nobody").failed(2, "PyIceberg knows no catalog 'nobody'")
     assert "--uri" not in told.stderr
@@ -123,7 +123,7 @@ class TestBelowAPrefix:
         done = olympia("-c", "lake", "import", "iceberg", f"{tmp_path}/old/", "--into", "raw", "--json").ok().json
         assert [one["name"] for one in done["tables"]] == ["raw.empty", "raw.t", "raw.u"]
 
-    def test_what_is_not_one_table(self, olympia, source, tmp_path):
+    def test_folders_with_ambiguous_or_unreadable_metadata_are_problems(self, olympia, source, tmp_path):
         olympia("init", "lake", "-q").ok()
         folder = tmp_path / "old" / "a" / "t" / "metadata"
         [newest] = folder.glob("00001-*.json")
@@ -141,7 +141,7 @@ class TestBelowAPrefix:
         for place in ("none", "empty"):
             olympia("-c", "lake", "import", "iceberg", f"./{place}").failed(10, f"below ./{place}")
 
-    def test_a_folder_whose_name_looks_like_that_of_a_catalog(self, olympia, source, tmp_path):
+    def test_a_folder_named_like_a_catalog_gets_working_advice(self, olympia, source, tmp_path):
         """The advice is typed. The metadata may be called by its number alone."""
         olympia("init", "lake", "-q").ok()
         [only] = (tmp_path / "old" / "b" / "u" / "metadata").glob("*.json")

@@ -211,7 +211,7 @@ def test_a_revision_or_a_time_of_it(bring, look, iox, read):
     look("--at", "2").failed(2, "revision 4 of that catalog was imported already")
 
 
-def test_a_history_ends_where_it_is_told_to(bring, look, iox):
+def test_history_ends_at_the_requested_revision(bring, look, iox):
     for at in (1, 2):
         iox.commit(iox.add(iox.data("cpu", rows([at], v=[at]), f"2022-01-0{at}")))
     look("--history", "--at", "9").failed(10, "there is no revision 9")
@@ -243,7 +243,7 @@ def test_every_revision_as_a_commit(bring, iox, read, run, empty):
     assert bring().ok().json["version"] == 6
 
 
-def test_history_goes_on_after_what_cannot_be_read(bring, iox, read):
+def test_history_continues_past_unreadable_revisions(bring, iox, read):
     iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))))
     lost = iox.commit(iox.add(iox.data("cpu", rows([2], v=[2]), "2022-01-02")))
     iox.commit(iox.add(iox.data("cpu", rows([3], v=[3]), "2022-01-03")))
@@ -256,7 +256,7 @@ def test_history_goes_on_after_what_cannot_be_read(bring, iox, read):
     assert (done.json["version"], [row["time"] for row in read("metrics.cpu")]) == (4, [1, 2, 3, 4])
 
 
-def test_what_was_changed_here_stays(bring, iox, read, run, empty, tmp_path):
+def test_a_local_object_under_the_name_is_kept(bring, iox, read, run, empty, tmp_path):
     iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))), iox.add(iox.data("disk", rows([1], v=[1]), chunk=50)))
     bring().ok()
     run("-c", empty, "table", "drop", "metrics.disk").ok()
@@ -315,7 +315,7 @@ def test_a_file_with_deletes_that_cannot_be_read(look, iox):
     look().failed(40, "some of its rows are deleted, and it cannot be read", file.path)
 
 
-def test_overwriting_is_told_where_times_overlap(bring, iox):
+def test_files_with_overlapping_times_are_reported(bring, iox):
     iox.commit(
         iox.add(iox.data("cpu", rows([1, 5], host=["a", "a"]), chunk=1, order=1)),
         iox.add(iox.data("cpu", rows([5, 9], host=["a", "a"]), chunk=2, order=2)),
@@ -339,7 +339,7 @@ def test_names_that_the_format_forbids(bring, look, iox, read, run, empty, table
     assert run("-c", empty, "fsck", "--level", "data").ok()
 
 
-def test_nothing_is_done_where_that_is_asked(bring, look, iox, empty):
+def test_a_dry_run_of_an_import_changes_nothing(bring, look, iox, empty):
     iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))))
     done = bring("--dry-run").ok()
     assert (tables(done), done.json["dry_run"], done.json["version"]) == ([("metrics.cpu", 1, 1)], True, 0)
@@ -450,7 +450,7 @@ class TestCheck:
         look().failed(40, "it removes a file that is not there")
 
     @pytest.mark.parametrize("version", [0, 13, 20])
-    def test_versions_that_are_not_known(self, check, look, iox, filled, version):
+    def test_unknown_transaction_format_is_refused(self, check, look, iox, filled, version):
         path = iox.write(4, UUID(int=1004), UUID(int=1003), [], version=version)
         assert check(50)[0] == ("I108", path.name, [[4, 4]])
         look().failed(41, f"it is of version {version}")
@@ -495,7 +495,7 @@ class TestCheck:
             ("I903", names[0], []),
         ]
 
-    def test_what_damage_hides_is_no_orphan_for_sure(self, run, iox, filled):
+    def test_orphans_beside_damaged_transactions_are_reported_as_uncertain(self, run, iox, filled):
         """An operator once wiped a catalog that did not load, and then deleted its 'orphans'."""
         filled[3].write_bytes(b"")
         found = run("import", "iox", iox.folder, "--check", "--json").json["findings"]
@@ -520,7 +520,7 @@ class TestCheck:
         iox.commit(iox.delete([iox.data("cpu", rows([1], v=[1]), chunk=99, write=False)], 0, 1))
         assert check(0) == [("I904", "", [])]
 
-    def test_all_at_once_is_told_for_people(self, look, filled):
+    def test_check_prints_findings_and_a_verdict(self, look, filled):
         filled[3].unlink()
         filled[0].write_bytes(b"")
         lines = look("--check").lines
@@ -536,7 +536,7 @@ def test_places_without_a_catalog(run, empty, tmp_path):
     run("-c", empty, "import", "iox", "missing").failed(10, "holds no preserved catalog")
 
 
-def test_a_catalog_that_was_wiped_and_made_anew_is_followed(bring, iox, read):
+def test_import_follows_a_catalog_that_was_wiped_and_recreated(bring, iox, read):
     kept = iox.data("cpu", rows([1], v=[1]))
     iox.commit(iox.add(kept))
     iox.commit()
@@ -549,7 +549,7 @@ def test_a_catalog_that_was_wiped_and_made_anew_is_followed(bring, iox, read):
     assert (told(done), [row["time"] for row in read("metrics.cpu")]) == ({}, [1, 2])
 
 
-def test_an_older_pyiceberg_is_told():
+def test_too_old_pyiceberg_is_refused():
     need_pyiceberg(12)
     with pytest.raises(IcebergMissing, match=r"this needs PyIceberg 0\.999, and 0\."):
         need_pyiceberg(999)
@@ -557,7 +557,7 @@ def test_an_older_pyiceberg_is_told():
 
 @pytest.mark.parametrize("history", [(), ("--history",)])
 @pytest.mark.parametrize("suffix", [".txn", ".ckpt"])
-def test_of_a_transaction_and_its_checkpoint_one_is_enough(bring, iox, read, suffix, history):
+def test_a_transaction_or_its_checkpoint_suffices_for_import(bring, iox, read, suffix, history):
     """If either the transaction or its checkpoint is damaged, the other one is used, and no data is left out."""
     iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))))
     iox.commit(iox.add(iox.data("cpu", rows([2], v=[2]))))
@@ -570,7 +570,7 @@ def test_of_a_transaction_and_its_checkpoint_one_is_enough(bring, iox, read, suf
     assert (again["version"], again["tables"]) == (version, [])
 
 
-def test_what_is_left_out_names_the_file_that_ends_the_history(bring, iox):
+def test_skipped_revisions_name_the_damaged_file_that_ends_history(bring, iox):
     """And not the checkpoint that it was begun without."""
     files = {}
     for number in range(1, 6):

@@ -93,7 +93,7 @@ def test_numbers_that_are_written_in_other_ways_are_text(bring, write, rows):
     assert rows("raw.t") == [("01", 1), ("11", 2)]
 
 
-def test_again_adds_only_what_is_new(bring, write, rows):
+def test_repeated_import_adds_only_new_files(bring, write, rows):
     write("t/day=2026-11-15/p.parquet", v=pa.array([1], pa.int32()))
     bring().ok()
     again = bring().ok().json
@@ -106,7 +106,7 @@ def test_again_adds_only_what_is_new(bring, write, rows):
     assert bring().ok().json["version"] == 2
 
 
-def test_types_that_do_not_go_together_are_told_with_the_files(bring, write, rows):
+def test_incompatible_column_types_are_reported_with_both_files(bring, write, rows):
     write("t/a.parquet", v=[1], s=[{"x": 1}])
     write("t/b.parquet", v=["one"])
     write("t/c.parquet", v=[2], s=[{"x": "one"}])
@@ -160,7 +160,7 @@ def test_a_partition_column_that_is_in_the_file_too(bring, write, rows):
     assert problems(bring())["t/day=many/p.parquet"] == "its path says 'many', and the column is int64"
 
 
-def test_what_belongs_to_others_is_left_to_them(bring, write, tmp_path):
+def test_hidden_files_and_foreign_tables_are_not_imported(bring, write, tmp_path):
     write("hidden/_temporary/0/a.parquet", v=[1])
     write("hidden/.b.parquet", v=[1])
     write("delta/a.parquet", v=[1])
@@ -205,7 +205,7 @@ def test_a_table_that_is_not_ours(bring, write, run, empty):
     assert problems(bring()) == {"t": "another table has the name raw.t"}
 
 
-def test_files_that_are_gone_or_others_by_now(bring, write, tmp_path, rows):
+def test_imported_files_that_are_missing_or_replaced_are_problems(bring, write, tmp_path, rows):
     write("t/a.parquet", v=[1])
     other = write("t/b.parquet", v=[2])
     bring().ok()
@@ -226,7 +226,7 @@ def test_looking_first(bring, write, run, tmp_path, empty):
     assert bring("--dry-run", "--inspect").exit_code == 2
 
 
-def test_a_table_that_takes_nothing_any_more_says_what_can_be_done(bring, write, rows, run, empty):
+def test_new_files_after_expired_snapshots_advise_dropping_the_table(bring, write, rows, run, empty):
     for number in range(2):
         write(f"t/{number}.parquet", v=[number])
     bring().ok()

@@ -73,7 +73,7 @@ def test_a_version_is_not_called_a_time(show):
     assert show("txn", "ls", width=120)[0].split() == ["TRANSACTION", "STATE", "VERSION", "EXPIRES"]
 
 
-def test_locations_and_what_is_inside_a_cell(sample, monkeypatch):
+def test_cells_keep_locations_unbroken_and_maps_without_json(sample, monkeypatch):
     """A location is in one piece, or in lines of its own; a map has no marks of JSON."""
     columns = [render.Column(key, key.upper()) for key in ("name", "partition", "tags", "location")]
     row = {
@@ -106,7 +106,7 @@ def test_a_table_that_does_not_fit_becomes_lines(show, sample):
     assert row.startswith(sample.transaction)
 
 
-def test_one_line_without_a_message_says_what_was_done(show, sample):
+def test_oneline_log_without_a_message_shows_the_actions(show, sample):
     with sample.catalog.transaction() as transaction:
         transaction.create_namespace(ns("x"))
         for number in range(9):
@@ -132,7 +132,7 @@ def test_a_patch_says_each_thing_once(show):
     "message",
     ["- table sales.orders", "  - table sales.orders", "+ 5 tables", "\u2212 table sales.orders", "< undoes v5", "! x"],
 )
-def test_a_message_is_never_taken_for_what_was_done(show, sample, message):
+def test_a_message_that_looks_like_an_action_is_quoted(show, sample, message):
     with sample.catalog.transaction(f"first\n{message}") as transaction:
         transaction.create_namespace(ns("x"))
     assert show("log", "-n", "1")[1:] == ["    first", f'    "{message}"', "    + namespace x"]
@@ -141,7 +141,7 @@ def test_a_message_is_never_taken_for_what_was_done(show, sample, message):
     assert f'"{message}"' in show("log", "-n", "1", "--oneline")[0]
 
 
-def test_a_diff_folds_what_is_alike_and_keeps_what_has_fields_apart(show, sample):
+def test_diff_folds_like_objects_and_lists_altered_ones_separately(show, sample):
     with sample.catalog.transaction() as transaction:
         for number in range(6):
             transaction.create_table(table(f"sales.new{number}"), location())

@@ -27,7 +27,7 @@ def one_by_one(rows):
     return "".join("\t".join(map(visible, row)) + "\n" for row in rows)
 
 
-def test_rows_are_what_each_is_alone():
+def test_rows_written_together_equal_rows_written_singly():
     for number in NUMBERS:
         plain = [(f"ns{at % 7}", f"table{at}") for at in range(number)]
         assert written(plain) == one_by_one(plain)
@@ -45,7 +45,7 @@ def test_so_are_pairs(first):
         assert out.getvalue() == one_by_one([*((first, cell) for cell in cells), ("next", "one")])
 
 
-def test_what_came_before_an_error_is_written():
+def test_rows_before_an_error_are_written():
     def rows(number):
         yield from (("ns", str(at)) for at in range(number))
         raise Damaged("F205", "node/x", "it is damaged")
@@ -67,7 +67,7 @@ def test_a_list_in_a_pipe_has_every_name(run, tmp_path):
     assert run("-c", tmp_path / "lines", "ns", "ls").ok().lines == names
 
 
-def test_so_has_a_list_of_what_is_in_namespaces_and_in_a_transaction(run, tmp_path):
+def test_piped_lists_of_tables_and_views_are_complete(run, tmp_path):
     place = ("-c", tmp_path / "lines")
     catalog = Catalog.create(LocalStore(tmp_path / "lines", durable=False))
     names = [("a", f"t{number:03}") for number in range(300)] + [("a", "ü"), ("b", "t"), ("ü", "t")]

@@ -89,7 +89,7 @@ def test_the_variable_and_the_flag(olympia, monkeypatch):
     assert olympia("--help").ok().stderr == ""
 
 
-def test_what_the_catalog_holds_is_exact(run, tmp_path):
+def test_json_log_escapes_catalog_values_once(run, tmp_path):
     """Values of the catalog are not escaped twice."""
     folder = tmp_path / "tab\there"
     run("init", folder).ok()

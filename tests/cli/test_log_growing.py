@@ -35,7 +35,7 @@ class TestFollow:
         [["--until", "v3"], ["--html", "x.html"], ["--graph"], ["--json"], ["--interval", "1ms"], ["--interval", "2h"]],
         ids=" ".join,
     )
-    def test_what_makes_no_sense_with_it(self, olympia, args):
+    def test_follow_refuses_incompatible_options(self, olympia, args):
         assert olympia("log", "--follow", *args).exit_code == 2
 
 
@@ -69,7 +69,7 @@ class Tags(HTMLParser):
 
 
 class TestPage:
-    def test_a_version_after_the_other_with_what_became_of_it(self, olympia, tmp_path):
+    def test_page_lists_all_versions_and_marks_undone_and_reverted(self, olympia, tmp_path):
         olympia("ns", "create", "x").ok()
         olympia("revert", "latest", "--yes").ok()
         done = olympia("log", "--html", "log.html").ok()

@@ -108,7 +108,7 @@ def test_the_exit_codes_are_those_of_the_classes() -> None:
         assert f"\n.TP\n\\fB{name}\\fR\n" in page
 
 
-def test_text_is_shown_to_the_letter(tmp_path: Path) -> None:
+def test_man_pages_show_special_characters_unchanged(tmp_path: Path) -> None:
     from olympia_cli.cli.commands.man import _text
 
     assert _text(".SH x") == "\\&.SH x"
@@ -156,7 +156,9 @@ def test_man_prints_the_source() -> None:
 
 
 @pytest.mark.parametrize("words", [["no-such"], ["table"], ["table", "show", "more"], ["table", "show", "--all", "x"]])
-def test_man_of_what_is_no_command(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_man_of_an_unknown_command_is_refused(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = run("man", *words)
     assert (result.exit_code, result.stdout) == (2, "")

@@ -80,7 +80,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("what", DAMAGE)
 @pytest.mark.parametrize("args", COMMANDS, ids=lambda args: " ".join(args[:2]))
-def test_what_an_error_suggests_finds_the_damage(place, what, args, tmp_path, monkeypatch):
+def test_the_command_that_an_error_advises_finds_the_damage(place, what, args, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = lose(LocalStore(place), what)
     failed = run_here("-c", place, *args)
@@ -92,7 +92,7 @@ def test_what_an_error_suggests_finds_the_damage(place, what, args, tmp_path, mo
     assert path in [finding["path"] for finding in found.json["findings"] if finding["severity"] == "error"]
 
 
-def test_damage_of_the_latest_version_is_looked_for_there(place):
+def test_damage_of_the_latest_version_advises_checking_that_version(place):
     store = LocalStore(place)
     spoil(store, str(Catalog(store).snapshot().find(table("a.new3"))), "missing")
     for args in (["table", "show", "a.new3"], ["table", "show", "a.new3", "--at", "latest"]):
@@ -101,7 +101,7 @@ def test_damage_of_the_latest_version_is_looked_for_there(place):
 
 
 @pytest.mark.parametrize("what", DAMAGE)
-def test_an_expire_goes_on_when_what_stands_in_its_way_is_known(place, what):
+def test_expire_runs_once_the_damage_is_acknowledged(place, what):
     lose(LocalStore(place), what)
     stay = ["--keep-last", "4", "--older-than", "0s", "--grace", "0s", "--offline", "--yes"]
 
@@ -150,7 +150,7 @@ def test_a_look_at_one_version_says_nothing_of_the_latest(place):
     assert run_here("-c", place, "fsck", "--level", "full").ok()
 
 
-def test_a_history_goes_on_past_what_cannot_be_read(place):
+def test_table_history_skips_an_unreadable_version_with_a_warning(place):
     before = run_here("-c", place, "table", "history", "a.new3", "--json").ok().json["revisions"]
     path = lose(LocalStore(place), "definition")
     done = run_here("-c", place, "table", "history", "a.new3", "--json")
@@ -169,7 +169,7 @@ def test_a_history_of_which_nothing_can_be_read_is_damage(place):
     assert run_here(*suggested(failed.stderr)).exit_code == 50
 
 
-def test_what_is_known_is_told_as_such(place):
+def test_errors_mention_that_damage_is_acknowledged(place):
     lose(LocalStore(place), "definition")
     run_here("-c", place, "fsck", "--level", "full", "--all-versions", "--acknowledge").ok()
     failed = run_here("-c", place, "table", "show", "a.new3", "--at", f"v{HIT}").failed(
@@ -181,7 +181,7 @@ def test_what_is_known_is_told_as_such(place):
 @pytest.mark.parametrize(
     ("hit", "named"), [([3], "v3 is"), ([1, 2, 3], "v1…v3 are"), ([1, 3], "v1, v3 are")], ids=["one", "range", "list"]
 )
-def test_all_that_an_expire_leaves_files_for_are_named(place, hit, named):
+def test_expire_names_all_damaged_versions_that_keep_files(place, hit, named):
     for version in hit:
         spoil(LocalStore(place), root_path(version), "truncated")
     run_here("-c", place, "fsck", "--level", "full", "--all-versions", "--acknowledge").ok()
@@ -189,7 +189,7 @@ def test_all_that_an_expire_leaves_files_for_are_named(place, hit, named):
     assert f"all nodes and definitions: {named} known to be damaged, and may need any of them" in plan.stderr
 
 
-def test_versions_that_are_gone(place):
+def test_advice_for_versions_in_quarantine_or_purged_works(place):
     """In quarantine they come back; after a purge the log says what there is."""
     words = ["--keep-last", "2", "--older-than", "0s", "--grace", "0s", "--offline", "--yes"]
     run_here("-c", place, "expire", *words).ok()

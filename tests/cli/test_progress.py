@@ -63,7 +63,7 @@ def working(tmp_path):
 
 
 class TestBar:
-    def test_says_what_how_much_how_fast_and_how_long(self, working):
+    def test_bar_shows_step_total_and_rate(self, working):
         shown = working(width=100)
         assert shown.exit_code == 0
         assert "reading [red]nodes\\x1b[31m" in shown.screen, "a phase is text"
@@ -72,7 +72,7 @@ class TestBar:
         assert "━" in shown.screen
         assert "deleting" in shown.screen
 
-    def test_goes_away_and_leaves_what_was_said(self, working):
+    def test_bar_clears_its_line_and_keeps_messages(self, working):
         shown = working()
         assert shown.plain[-1].endswith("data")
         assert "a word meanwhile" in shown.screen
@@ -102,7 +102,7 @@ class TestBar:
     @pytest.mark.parametrize(
         "env", [{"PYTHONIOENCODING": "ascii"}, {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}]
     )
-    def test_a_terminal_that_has_no_such_characters(self, working, env):
+    def test_an_ascii_terminal_gets_an_ascii_bar(self, working, env):
         shown = working(env=env)
         assert shown.exit_code == 0
         assert shown.screen.isascii()
@@ -206,7 +206,7 @@ class TestLines:
         lines.advance(0)
         assert said[-1] == "copying: 0, 0/s"
 
-    def test_work_before_any_step_is_not_told(self, lines, said, time):
+    def test_progress_before_any_step_is_not_printed(self, lines, said, time):
         time[0] += 2 * EVERY_SECONDS
         lines.advance()
         assert said == []
@@ -240,7 +240,7 @@ def test_a_pipe_gets_lines_once_it_takes_long(olympia, tmp_path, monkeypatch):
         assert olympia("export", "create", f"x{flag}", "--dest", f"x{flag}", flag).ok().stderr == ""
 
 
-def test_nobody_listens(sample, tmp_path, program):
+def test_a_closed_stderr_does_not_stop_the_work(sample, tmp_path, program):
     """A closed stderr does not stop the work."""
     done = program(
         *("-c", sample.uri, "export", "create", "x", "--dest", "x"), preexec_fn=lambda: os.close(2), close_fds=False

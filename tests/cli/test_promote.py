@@ -39,7 +39,7 @@ def names(run, folder: Path) -> list[str]:
     return [found["name"] for found in run("-c", folder, "table", "ls", "--json").ok().json["tables"]]
 
 
-def test_the_whole_way_by_what_the_program_says(run, lake):
+def test_advice_leads_from_lost_roots_to_a_sound_catalog(run, lake):
     """Each command is typed as the one before it says."""
     lose_roots(lake, 3, 4)
     run("-c", lake, "ns", "create", "b").ok()
@@ -167,11 +167,11 @@ def test_a_copy_that_is_not_whole_is_refused(run, lake, tmp_path):
         (["lake/inside"], "lies inside the catalog"),
     ],
 )
-def test_what_means_nothing(run, lake, words, said):
+def test_promote_refuses_invalid_arguments(run, lake, words, said):
     run("-c", lake, "promote", *words).failed(2, said)
 
 
-def test_a_copy_that_is_not_there(run, lake, tmp_path):
+def test_promote_of_a_missing_copy_fails(run, lake, tmp_path):
     run("-c", lake, "promote", tmp_path / "nowhere").failed(10, "name a copy of this one")
 
 

@@ -105,7 +105,7 @@ def test_changes_that_go_well_say_nothing(run: Run, place: Path):
         assert (done.stdout, done.stderr) == ("", ""), name
 
 
-def test_what_changes_something_prints_csv(run: Run, place: Path):
+def test_changing_commands_print_csv(run: Run, place: Path):
     for name, words in STEPS.items():
         done = run_step(run, place, words, "-o", "csv").ok()
         rows = list(csv.reader(io.StringIO(done.stdout)))
@@ -160,20 +160,20 @@ class TestVerdicts:
         done = run("-c", place, "export", "verify", "friday", "-q").ok()
         assert (done.stdout, done.stderr) == ("", "")
 
-    def test_nothing_for_what_is_no_more_than_information(self, run: Run, place: Path):
+    def test_quiet_hides_information_findings(self, run: Run, place: Path):
         (place / "node").mkdir(exist_ok=True)
         (place / "node" / "00000000-0000-4000-8000-000000000000.arrow").write_bytes(b"orphan")
         words = ("fsck", "--level", "full", "--all-versions")
         assert "F901" in run("-c", place, *words).ok().stdout
         assert run("-c", place, *words, "-q").ok().stdout == ""
 
-    def test_a_warning_is_told(self, run: Run, place: Path):
+    def test_quiet_prints_warning_findings(self, run: Run, place: Path):
         (place / "vn" / "latest").write_text("x")
         lines = run("-c", place, "fsck", "-q").ok().lines
         assert [line.split("\t")[:2] for line in lines[:-1]] == [["warning", "F112"]]
         assert lines[-1].startswith("SOUND")
 
-    def test_damage_is_told(self, run: Run, damageable: Sample):
+    def test_quiet_prints_damage(self, run: Run, damageable: Sample):
         [path] = {Catalog(LocalStore(damageable.uri)).snapshot().root.catalog_def}
         (damageable.folder / path).unlink()
         done = run("-c", damageable.uri, "fsck", "-q")
@@ -181,7 +181,7 @@ class TestVerdicts:
         assert "F307" in done.stdout
         assert "DAMAGED" in done.stdout
 
-    def test_what_needs_attention_is_told_and_nothing_else(self, run: Run, place: Path):
+    def test_quiet_prints_only_reasons_for_attention(self, run: Run, place: Path):
         (place / "vn" / "latest").unlink()
         (place / "vn" / "latest").mkdir()
         done = run("-c", place, "status", "-q")
@@ -198,7 +198,7 @@ class TestVerdicts:
         assert seen.plain[-1].startswith("    next  ")
         assert "version" not in [line.split()[0] for line in seen.plain]
 
-    def test_an_error_is_told(self, run: Run, place: Path):
+    def test_quiet_prints_errors(self, run: Run, place: Path):
         (place / root_path(1)).write_bytes(b"")
         done = run("-c", place, "status", "-q")
         assert done.exit_code == 40
@@ -217,7 +217,7 @@ class TestVerdicts:
         assert lines[1].startswith(f"  {root_path(1)}: ")
         assert lines[-1] == f"restore the files from a backup, and then: olympia -c {place} expire undo"
 
-    def test_a_salvage_that_may_lose_something_says_what(self, run: Run, damageable: Sample, tmp_path: Path):
+    def test_quiet_salvage_prints_its_losses(self, run: Run, damageable: Sample, tmp_path: Path):
         latest = Catalog(LocalStore(damageable.uri)).snapshot().version
         (damageable.folder / root_path(latest)).unlink()
         done = run("-c", damageable.uri, "fsck", "--salvage", tmp_path / "saved", "-q")
@@ -227,7 +227,7 @@ class TestVerdicts:
         assert re.fullmatch(r"[0-9]+ objects of v[0-9]+ are in .*; [0-9]+ objects? lost", lines[-1]), lines
 
     @pytest.mark.parametrize("words", [("status",), ("doctor",), ("fsck",)], ids=" ".join)
-    def test_what_was_asked_for_is_printed(self, run: Run, place: Path, words: tuple[str, ...]):
+    def test_quiet_prints_requested_json_and_csv(self, run: Run, place: Path, words: tuple[str, ...]):
         """A program that asked for JSON or CSV gets it."""
         assert run("-c", place, *words, "-q", "--json").ok().json
         assert run("-c", place, *words, "-q", "-o", "csv").ok().stdout

@@ -49,7 +49,7 @@ def test_the_commands_of_the_tour_under_its_own_profile(run, profile_of_the_tour
     assert keys["backup"] > 4
 
 
-def test_the_same_catalog_named_by_a_flag_and_a_variable(run, profile_of_the_tour, monkeypatch):
+def test_flag_and_environment_variable_name_the_same_catalog(run, profile_of_the_tour, monkeypatch):
     run("init").ok()
     run("-c", "s3://lake/catalog", "ns", "create", "flag").ok()
     monkeypatch.setenv("OLYMPIA_CATALOG", "s3://lake/catalog")

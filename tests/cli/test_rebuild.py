@@ -66,7 +66,7 @@ def test_all_of_it_comes_back(run, lake, rebuild, tmp_path):
     run("-c", tmp_path / "new", "fsck", "--level", "full", "--all-versions").ok()
 
 
-def test_a_name_that_goes_with_two_namespaces_is_told(run, lake, rebuild, tmp_path):
+def test_a_path_that_fits_two_namespaces_is_a_problem(run, lake, rebuild, tmp_path):
     """The path says a-b-u: the table u of a-b, or b-u of a."""
     done = rebuild(lake)
     assert [one["name"] for one in done.json["tables"]] == ["a.t"]
@@ -85,7 +85,7 @@ def test_a_table_goes_on_to_the_metadata_that_follows(run, lake, rebuild, tmp_pa
     assert location(run, tmp_path / "new", "a.t") == newest
 
 
-def test_two_that_could_follow_are_told(run, lake, rebuild, tmp_path):
+def test_two_candidates_for_the_newest_metadata_are_a_problem(run, lake, rebuild, tmp_path):
     newest = location(run, lake, "a.t")
     file = newest.removeprefix("file://")
     twin = file.replace("/00001-", "/00001-twin-")
@@ -98,7 +98,7 @@ def test_two_that_could_follow_are_told(run, lake, rebuild, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_what_cannot_be_read_and_what_came_later(run, lake, rebuild, tmp_path):
+def test_unreadable_definitions_and_names_reused_later_are_problems(run, lake, rebuild, tmp_path):
     run("-c", lake, "ns", "drop", "a-b", "--cascade").ok()
     [former] = (lake / "def" / "ns").glob("*-a-b.binpb")
     former.write_bytes(b"junk")
@@ -111,14 +111,14 @@ def test_what_cannot_be_read_and_what_came_later(run, lake, rebuild, tmp_path):
     assert location(run, tmp_path / "new", "a.t") == "s3://b/m.json"
 
 
-def test_what_is_not_for_it(run, lake, tmp_path):
+def test_rebuild_refuses_unsuitable_sources(run, lake, tmp_path):
     run("-c", tmp_path / "new", "rebuild", lake).failed(12, "has versions of its own")
     run("-c", tmp_path / "new", "rebuild", tmp_path / "none").failed(10, "no files of a catalog")
     run("-c", lake, "rebuild", lake).failed(2, "is the new catalog itself")
     assert not (tmp_path / "new").exists()
 
 
-def test_names_that_are_cut_in_their_paths_are_told(run, rebuild, tmp_path):
+def test_names_that_paths_may_cut_are_problems(run, rebuild, tmp_path):
     """A path has room for 212 characters of both names; one that has about as many may go on."""
     lake = tmp_path / "lake"
     catalog = Catalog.create(

@@ -74,7 +74,7 @@ def test_versions_before_a_damaged_root_can_be_read(run, folder, data):
     assert run("-c", folder, "log", "--until", "v2", "-o", "name").ok().lines == ["v2", "v1", "v0"]
 
 
-def test_a_root_that_was_lost_is_told(run, folder):
+def test_a_missing_last_root_warns_readers_and_stops_commits(run, folder):
     root(folder, 3).unlink()
     warning = "warning: vn/latest names version 3, but the last root is that of version 2"
     assert warning in run("-c", folder, "table", "ls").ok().stderr
@@ -118,7 +118,7 @@ def test_a_place_that_makes_no_folders_is_an_error_and_no_endless_loop(run):
     assert done.exit_code in (30, 31)
 
 
-def test_a_table_whose_definition_is_lost_can_be_dropped_and_brought_back(run, folder):
+def test_a_table_without_definition_can_be_dropped_and_restored(run, folder):
     store = LocalStore(folder)
     with Catalog(store).transaction() as transaction:
         transaction.alter_table(TableName("n", "t01"), {"k": "w"})

@@ -35,7 +35,7 @@ def test_half_of_a_character(register, tmp_path):
         assert ("is half of a character" in done.stderr) == bool(code)
 
 
-def test_a_file_that_is_not_there(register, olympia, tmp_path):
+def test_missing_metadata_is_not_registered(register, olympia, tmp_path):
     register(tmp_path / "nothing.json").failed(10, "no metadata at")
     olympia("table", "show", "sales.verified").failed(10)
 
@@ -44,7 +44,7 @@ def test_a_file_that_is_not_there(register, olympia, tmp_path):
     "data",
     [b"", b"junk", b"[]", b"{}", b"\x1f\x8bjunk", b'{"format-version": 9}', b'{"format-version": 2}', b"[" * 100_000],
 )
-def test_what_is_no_metadata(register, tmp_path, data):
+def test_invalid_metadata_is_not_registered(register, tmp_path, data):
     (tmp_path / "x.json").write_bytes(data)
     register(tmp_path / "x.json").failed(40)
 

@@ -93,7 +93,7 @@ def test_a_hint_alone_tells_of_a_catalog(source: Path) -> None:
     run_here("init", source).ok()
 
 
-def test_what_an_init_left_is_no_obstacle() -> None:
+def test_remains_of_an_interrupted_init_do_not_stop_another() -> None:
     store = MemoryStore()
     counting = CountingStore(store)
     Catalog.create(counting)
@@ -106,7 +106,7 @@ def test_what_an_init_left_is_no_obstacle() -> None:
         check_catalog(store)
 
 
-def test_all_roots_gone_the_first_advice_keeps_all_names(source: Path) -> None:
+def test_first_advice_without_any_root_keeps_all_names(source: Path) -> None:
     """The definitions of a small tree stand in its root: their paths tell the names."""
     shutil.rmtree(source / "vn")
     shutil.rmtree(source / "node")

@@ -85,7 +85,7 @@ def test_a_damaged_leaf_is_mended_and_nothing_is_lost(run, folder):
     assert run("-c", folder, "fsck", "--repair", "--yes").ok().stderr.count("nothing to repair") == 1
 
 
-def test_without_yes_nobody_is_there_to_ask(run, folder):
+def test_repair_without_terminal_needs_yes(run, folder):
     root(folder, 4).write_bytes(b"")
     was = but_ops(folder)
     run("-c", folder, "fsck", "--repair").failed(12, "--yes")
@@ -231,7 +231,7 @@ def test_the_other_commands_work_across_a_repair(run, repaired):
     check_catalog(LocalStore(repaired), all_versions=False)
 
 
-def test_steps_of_an_import_are_not_done_twice_over_an_unreadable_version(run, repaired, tmp_path):
+def test_apply_fails_above_a_version_with_unreadable_actions(run, repaired, tmp_path):
     lines = [json.dumps({"do": "ns create", "name": f"x{number}"}) for number in range(3)]
     (tmp_path / "in.jsonl").write_text("\n".join(lines))
     run("-c", repaired, "apply", tmp_path / "in.jsonl", "--commit-every", "1").failed(40, "the actions of this version")
@@ -240,7 +240,7 @@ def test_steps_of_an_import_are_not_done_twice_over_an_unreadable_version(run, r
 # A rollback by hand
 
 
-def test_a_rollback_of_which_nobody_knows_what_it_loses_wants_more_than_yes(run, folder):
+def test_a_rollback_with_unknown_losses_needs_even_if_unknown(run, folder):
     newest_leaf(folder).write_bytes(b"junk")
     was = but_ops(folder)
     dry = run("-c", folder, "rollback", "v3", "--dry-run")

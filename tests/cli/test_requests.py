@@ -107,7 +107,7 @@ def test_a_hint_that_lags_by_one_costs_one_probe_more(run, store):
     assert (store.round_trips, store.probes) == (5, 1)
 
 
-def test_what_an_expire_left_costs_no_more(run, store):
+def test_reading_after_a_mark_costs_no_more_requests(run, store):
     mark(Catalog(store), 4)
     words = ["table", "show", leaf_table(store), "--at"]
     assert run("-c", f"memory://{NAME}", *words, "v12").exit_code == 0

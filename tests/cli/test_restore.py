@@ -42,7 +42,7 @@ def test_a_namespace_comes_back_with_all_that_was_in_it(olympia):
     assert olympia("ns", "restore", "sales", "--at", "v7").ok().stdout == "v9  nothing to do\n"
 
 
-def test_what_lives_elsewhere_stays_there_and_what_is_new_stays_too(olympia):
+def test_restore_of_a_namespace_keeps_renamed_and_new_tables(olympia):
     olympia("table", "rename", "sales.lines", '"a.b".lines').ok()
     olympia("ns", "drop", "sales", "--cascade", "-q").ok()
     done = olympia("ns", "restore", "sales", "--at", "v7").ok()
@@ -59,7 +59,7 @@ def test_what_lives_elsewhere_stays_there_and_what_is_new_stays_too(olympia):
     assert "sales.new" in names(olympia)
 
 
-def test_a_namespace_that_was_renamed_is_not_made_twice(olympia):
+def test_restore_of_a_renamed_namespace_is_refused(olympia):
     olympia("ns", "rename", "sales", "-revenue").failed(2)
     olympia("ns", "rename", "--", "sales", "-revenue").ok()
     olympia("ns", "restore", "sales", "--at", "v7").failed(11, "lives as -revenue now", "ns rename -- -revenue sales")
@@ -73,7 +73,7 @@ def test_another_namespace_of_the_name_is_in_the_way(olympia):
 
 
 @pytest.mark.parametrize(("kind", "name"), [("table", "sales.orders_2025"), ("view", "sales.open")])
-def test_what_was_in_a_namespace_that_is_gone(olympia, kind, name):
+def test_restore_of_an_object_needs_its_namespace(olympia, kind, name):
     shown = olympia(kind, "show", name, "--json").ok().json
     olympia("ns", "drop", "sales", "--cascade", "-q").ok()
     olympia(kind, "restore", name, "--at", "v7").failed(10, "there is no namespace sales", "ns restore --at v7 sales")

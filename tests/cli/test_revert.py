@@ -7,7 +7,7 @@ import json
 import pytest
 
 
-def test_a_version_is_taken_back_and_what_came_after_stays(olympia):
+def test_revert_takes_back_a_version_and_keeps_later_changes(olympia):
     olympia("table", "drop", "sales.lines").ok()
     olympia("ns", "create", "later").ok()
     plan = olympia("revert", "v8", "--dry-run").ok()
@@ -26,7 +26,7 @@ def test_a_version_is_taken_back_and_what_came_after_stays(olympia):
     assert olympia("revert", "v8", "--yes").ok().stdout == "v10  nothing to do\n"
 
 
-def test_the_log_tells_what_was_altered_back_from_what_came_back(olympia):
+def test_the_log_distinguishes_altered_objects_from_restored_ones(olympia):
     """An object that is there is altered, also by a restore; one that was dropped comes back."""
     olympia("ns", "alter", "sales", "--set", "owner=bob").ok()
     olympia("table", "alter", "sales.lines", "--set", "tier=silver").ok()
@@ -77,7 +77,7 @@ def test_conflicts_are_all_named(olympia):
     assert olympia("ns", "show", "sales", "--json").ok().json["version"] == 9
 
 
-def test_what_it_does_not_take_back(olympia):
+def test_revert_refuses_rollbacks_exports_and_the_first_version(olympia):
     olympia("revert", "v6").failed(12, "v6 is a rollback to v4", "rollback v5")
     olympia("revert", "v0").failed(12, "v0 created the catalog")
     olympia("revert", "v7..v5").failed(2, "v7 came after v5")
@@ -106,7 +106,7 @@ def test_a_long_plan_is_folded(olympia):
         assert said[0] == "  - 70 namespaces  n000 … n069"
 
 
-def test_a_plan_says_what_becomes_of_each_field(olympia):
+def test_the_plan_shows_the_change_of_each_field(olympia):
     olympia("ns", "alter", "sales", "--set", "owner=bob", "--set", "tier=gold").ok()
     olympia("catalog", "alter", "--set", "olympia.retention.min-versions=5").ok()
     expected = ["  ~ namespace sales", "      - properties.owner: bob", "      + properties.owner: ann"]

@@ -32,7 +32,7 @@ def test_each_is_a_json_schema_of_its_own(command, run):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_is_said_that_nobody_checks(name):
+def test_every_required_field_of_a_schema_is_described(name):
     """The contract tests know all keywords that the schemas use; what is required is described."""
     text = (shapes.SCHEMAS / f"{name}.json").read_text()
     assert json.loads(text)["type"] == "object"
@@ -45,7 +45,7 @@ def test_nothing_is_said_that_nobody_checks(name):
     look(json.loads(text))
 
 
-def test_a_schema_finds_what_is_wrong(olympia):
+def test_a_printed_schema_rejects_invalid_output(olympia):
     rules = olympia("schema", "table", "ls").ok().json
     found = olympia("table", "ls", "--json").ok().json
     jsonschema.validate(found, rules)
@@ -72,7 +72,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("name", OTHERS)
-def test_what_options_print(name, olympia):
+def test_output_under_other_options_matches_its_schema(name, olympia):
     check(olympia(*OTHERS[name], "--json").ok().json, name)
 
 
@@ -107,13 +107,13 @@ def present() -> set[tuple[str, ...]]:
     return lines
 
 
-def test_nothing_that_was_promised_is_gone():
+def test_no_promised_field_is_missing():
     assert len(promised()) > 300
     assert broken(present()) == []
 
 
 @pytest.mark.parametrize("change", ["removed", "renamed", "another type", "no longer always there"])
-def test_what_takes_something_away_is_found(change, monkeypatch):
+def test_a_removed_or_changed_field_breaks_the_promise(change, monkeypatch):
     rules = copy.deepcopy(shapes.schema("table-show"))
     if change == "no longer always there":
         rules["required"].remove("id")
@@ -137,7 +137,7 @@ def test_the_record_and_the_page_are_current():
         assert f"\n## {name}\n" in page
 
 
-def test_a_command_that_is_not_there(run):
+def test_schema_of_an_unknown_command_is_refused(run):
     run("schema", "nope").failed(2, "olympia schema")
     run("schema", "ns").failed(2, "ns create")
     assert run("schema", "namespace", "describe").ok().json["title"] == "olympia ns show --json"

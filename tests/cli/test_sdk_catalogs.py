@@ -52,7 +52,7 @@ class TestReading:
         here("ns", "show", "my ns").failed(2, "U+0020")
         here("log", "my ns").failed(2, "U+0020")
 
-    def test_the_log_says_the_same_however_it_is_asked(self, sdk):
+    def test_the_log_filters_by_object_and_action_consistently(self, sdk):
         lines = sdk(SMALL, "log").ok().lines
         assert [line.split("\t")[0] for line in lines if line.endswith("hr.t4_renamed")] == ["v27"]
         by_object = sdk(SMALL, "log", "hr.t4_renamed", "--json").ok().json["versions"]
@@ -92,7 +92,7 @@ class TestReading:
             "fsck --salvage elsewhere",
         ],
     )
-    def test_what_is_refused_names_commands_that_work(self, sdk, run, words, tmp_path):
+    def test_refused_changes_advise_commands_that_work(self, sdk, run, words, tmp_path):
         error = sdk(TXN, *words.split()).failed(41, "Java SDK").stderr.splitlines()[-1]
         advice, _, command = error.rpartition("read only: ")[2].partition(": ")
         assert advice == "create a new catalog (init NEW) and import this one"
@@ -144,7 +144,7 @@ class TestImporting:
         assert [one["version"] for one in renames] == [28]
         assert bring(SMALL, "--history", "--json").json["version"] == 34
 
-    def test_what_moved_on_there_moves_on_here(self, bring, here):
+    def test_repeated_import_follows_changes_of_the_source(self, bring, here):
         """From version 20 to 33: alters, a rename, drops, views, and a namespace that came and went."""
         bring(SMALL, "--at", "v20").ok()
         done = bring(SMALL, "--json")
@@ -161,7 +161,7 @@ class TestImporting:
         assert bring(SMALL, "--json").json["version"] == 2
         bring(SMALL, "--at", "v20").failed(2, "33 of that catalog was imported already")
 
-    def test_what_was_changed_here_stays(self, bring, here):
+    def test_local_changes_survive_a_repeated_import(self, bring, here):
         bring(SMALL, "--at", "v20").ok()
         here("table", "alter", "sales.t0", "--set", "mine=1").ok()
         here("table", "drop", "ops.t5").ok()
@@ -208,7 +208,7 @@ class TestImporting:
         assert run("import", "olympia", unpacked[SMALL][0], "--check").ok().lines[-1].startswith("SOUND")
         bring(ODD, "--dry-run", "--inspect").failed(2, "do not go together")
 
-    def test_what_cannot_be_read_is_left_out(self, here, empty, run, tmp_path):
+    def test_a_table_with_an_unreadable_definition_is_skipped(self, here, empty, run, tmp_path):
         folder, _ = unpack(TXN, tmp_path)
         [lost] = (folder / "def" / "table").glob("*-n-t1.binpb")
         lost.write_bytes(b"")
@@ -217,7 +217,7 @@ class TestImporting:
         assert [one["what"] for one in done.json["problems"]] == ["table n.t1"]
         assert [one["name"] for one in done.json["tables"]] == ["n.t2"]
 
-    def test_a_version_that_cannot_be_read_is_told(self, empty, run, tmp_path):
+    def test_an_unreadable_version_of_the_history_is_a_problem(self, empty, run, tmp_path):
         folder, _ = unpack(SMALL, tmp_path)
         (folder / "vn" / f"{5:064b}"[::-1]).write_bytes(b"junk")
         done = run("-c", empty, "import", "olympia", folder, "--history", "--at", "v9", "--json")
@@ -225,7 +225,7 @@ class TestImporting:
         assert [one["what"] for one in done.json["problems"]] == ["v5"]
         assert done.json["version"] == 9
 
-    def test_what_is_no_source(self, bring, here, run, empty, tmp_path):
+    def test_import_refuses_an_unsuitable_source(self, bring, here, run, empty, tmp_path):
         run("-c", empty, "import", "olympia", tmp_path / "none").failed(10, "there is no catalog")
         run("-c", empty, "import", "olympia", empty).failed(2, "is the catalog itself")
         run("-c", tmp_path / "none", "import", "olympia", empty).failed(10)
@@ -308,5 +308,5 @@ class TestExporting:
             ("--for java-sdk --engine spark", "always made locally"),
         ],
     )
-    def test_what_means_nothing_for_it(self, run, sample, words, said):
+    def test_export_for_java_sdk_refuses_incompatible_options(self, run, sample, words, said):
         run("-c", sample.uri, "export", "create", "x", "--dest", "java", *words.split()).failed(2, said)

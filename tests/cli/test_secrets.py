@@ -132,7 +132,7 @@ txn commit TXN
 """
 
 
-def test_what_more_is_to_be_seen(olympia, run, sample, planted_template, tmp_path):
+def test_further_commands_show_no_secret(olympia, run, sample, planted_template, tmp_path):
     """Each in turn: those that change the catalog change it for those after them."""
     (tmp_path / "rows.csv").write_text("id\n1\n")
     run("init", "other").ok()
@@ -282,7 +282,7 @@ def test_a_traceback_file(run, sample, monkeypatch):
     assert "no s3://***@lake/x?X-Amz-Credential=***" in text
 
 
-def test_what_a_library_warns_of(run, capfd):
+def test_warnings_of_libraries_show_no_secret(run, capfd):
     """Python prints warnings of libraries itself, unless a handler is set."""
     code = (
         "import logging, sys\n"
@@ -390,7 +390,7 @@ def test_a_location_with_a_secret_is_not_stored(words, location, run, empty, tmp
         assert path.suffix == ".jsonl" or not path.is_file() or SECRET.encode() not in path.read_bytes(), path
 
 
-def test_a_table_that_has_such_a_location_can_still_be_changed_and_restored(olympia):
+def test_tables_with_secrets_in_their_location_can_be_changed(olympia):
     """An older program stored it: changes in the catalog work, and the files are not opened there."""
     olympia("table", "head", "sales.orders_2025").failed(2, "s3://***@lake/", "is not opened")
     olympia("table", "alter", "sales.orders_2025", "--set", "k=v").ok()

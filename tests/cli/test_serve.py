@@ -35,7 +35,7 @@ from tests.helpers.patience import wait_until
 from tests.helpers.serving import serving
 
 
-def test_it_answers_and_ends_after_what_is_under_way(tmp_path):
+def test_server_finishes_open_requests_before_it_ends(tmp_path):
     Catalog.create(LocalStore(tmp_path / "c"))
     command = [sys.executable, "-c", MAIN, "-c", str(tmp_path / "c"), "serve", "--port", "0", "--json"]
     with subprocess.Popen(command, stdout=PIPE, stderr=PIPE, text=True) as program:
@@ -102,7 +102,7 @@ sys.exit(main())
 
 
 @pytest.mark.parametrize("words", [[], ["--json"]])
-def test_where_it_listens_is_said_once_it_does(tmp_path, words):
+def test_server_prints_its_url_only_when_it_listens(tmp_path, words):
     """A script that waits for the line does not try again."""
     Catalog.create(LocalStore(tmp_path / "c"))
     command = [sys.executable, "-c", CONNECTING, "-c", str(tmp_path / "c"), "serve", "--port", "0", *words]
@@ -112,7 +112,7 @@ def test_where_it_listens_is_said_once_it_does(tmp_path, words):
     assert [json.loads(line)["event"] for line in done.stderr.splitlines()] == ["listening", "stopped"]
 
 
-def test_a_port_that_is_said_to_be_ours_is(tmp_path):
+def test_the_server_owns_its_port_from_the_start(tmp_path):
     """Two programs may have bound one port as long as neither listens."""
     with socket.socket() as other:
         other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -125,7 +125,7 @@ def test_a_port_that_is_said_to_be_ours_is(tmp_path):
             assert httpx.get(f"{running.url}/healthz").status_code == 200
 
 
-def test_what_does_not_end_does_not_keep_it_from_ending(tmp_path):
+def test_a_hanging_request_does_not_stop_the_shutdown(tmp_path):
     """A store that never answers holds a thread. Whatever is said meanwhile is a line of JSON, too."""
     catalog = OlympiaCatalog.of(Catalog.create(LocalStore(tmp_path / "c")))
     catalog.create_namespace("s")
@@ -176,18 +176,18 @@ def test_what_does_not_end_does_not_keep_it_from_ending(tmp_path):
         (["--request-timeout", "soon"], 2, "not a duration"),
     ],
 )
-def test_what_cannot_be_served_is_one_line(olympia, options, code, words):
+def test_invalid_serve_options_print_one_error_line(olympia, options, code, words):
     ran = olympia("serve", "--port", "0", *options)
     assert (ran.exit_code, ran.stdout) == (code, "")
     assert words in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
-def test_a_catalog_that_is_not_there(run, tmp_path):
+def test_serving_a_missing_catalog_fails(run, tmp_path):
     assert run("-c", str(tmp_path / "none"), "serve", "--port", "0").exit_code == 10
 
 
-def test_without_the_extra_it_is_named(olympia, monkeypatch):
+def test_without_uvicorn_the_extra_is_named(olympia, monkeypatch):
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "olympia_cli.rest.server", raising=False)
     ran = olympia("serve", "--port", "0")
@@ -199,7 +199,7 @@ def test_without_the_extra_it_is_named(olympia, monkeypatch):
 GUIDE = (Path(olympia_cli.__file__).parent.parent / "docs/guides/serve.md").read_text(encoding="utf-8")
 
 
-def test_the_guide_names_options_that_there_are():
+def test_the_guide_names_only_existing_options():
     known = {
         option for param in LazyCommand("serve", "").load().params for option in (*param.opts, *param.secondary_opts)
     }

@@ -47,7 +47,7 @@ def test_profiles(run, three, config, monkeypatch):
     assert opened(run, "-c", three["file"]) == "file"
 
 
-def test_without_a_profile_and_without_default_there_is_no_catalog(run, three, config):
+def test_without_profile_and_default_no_catalog_is_given(run, three, config):
     config(f'[prod]\ncatalog = "{three["file"]}"\n')
     run("ns", "ls").failed(2, "no catalog is given")
     config("")
@@ -111,7 +111,7 @@ def test_a_file_that_is_not_text_or_not_a_file(run, config):
     run("ns", "ls").failed(2, "cannot be read")
 
 
-def test_a_file_in_utf8_whatever_the_locale(program, three, config):
+def test_config_file_is_read_as_utf8_in_any_locale(program, three, config):
     config(f'# Käse\n[default]\ncatalog = "{three["file"]}"\n')
     program("ns", "ls", env={"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}).ok()
 

@@ -45,7 +45,7 @@ class TestWide:
         assert [row[0] for row in rows] == ["a.b", "sales", "smile😀", "staged"]
         assert rows[-1][2:] == ["", ""], "no version has it yet"
 
-    def test_what_moved_with_its_namespace_changed_with_it(self, sample):
+    def test_rename_of_a_namespace_changes_its_objects_too(self, sample):
         catalog = sample.catalog
         with catalog.transaction() as transaction:
             transaction.rename_namespace(ns("sales"), ns("revenue"))
@@ -59,7 +59,7 @@ class TestWide:
         assert list(Catalog(store).snapshot().tables())
         assert not [path for path in store.paths("read", "read_many") if path.startswith("def/table")]
 
-    def test_json_and_csv_stay_what_they_are(self, olympia):
+    def test_wide_columns_are_not_added_to_json_and_csv(self, olympia):
         assert set(olympia("table", "ls", "--json").ok().json["tables"][0]) == {"namespace", "name"}
         assert olympia("table", "ls", "-o", "csv").ok().lines[0] == "namespace,name"
 
@@ -150,7 +150,7 @@ class TestSchema:
     def test_without_it_no_metadata_is_opened(self, olympia):
         assert "schema" not in olympia("table", "show", "sales.lines", "--json").ok().json
 
-    def test_metadata_that_is_gone_or_garbage(self, real, metadata, tmp_path: Path):
+    def test_schema_of_missing_or_invalid_metadata_fails(self, real, metadata, tmp_path: Path):
         gone = tmp_path / "gone.json"
         real("table", "alter", "sales.real", "--metadata-location", str(gone)).ok()
         real("table", "show", "sales.real", "--schema").failed(

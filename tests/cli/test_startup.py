@@ -88,7 +88,7 @@ def test_reading_a_local_catalog_imports_no_cloud_and_no_tables(args, sample):
 
 
 @pytest.mark.parametrize("args", [["table", "show", "sales.lines"], ["ns", "create", "x"]], ids=" ".join)
-def test_neither_reading_nor_writing_imports_what_pyarrow_would_ask(args, sample):
+def test_reading_and_writing_import_neither_numpy_nor_pandas(args, sample):
     """pyarrow looks for pandas when an array is made of Python's own values; numpy it imports unless that is hidden."""
     code, modules = imported("-c", sample.uri, *args)
     assert code == 0
@@ -98,7 +98,7 @@ def test_neither_reading_nor_writing_imports_what_pyarrow_would_ask(args, sample
     assert not modules & {"olympia_cli.tree.diff", "olympia_cli.catalog.distributed"}
 
 
-def test_numpy_is_there_for_those_that_may_ask_spark(sample):
+def test_commands_that_may_use_spark_have_numpy(sample):
     code, modules = imported("-c", sample.uri, "fsck")
     assert code == 0
     assert {"pyarrow", "numpy"} <= modules
@@ -110,7 +110,7 @@ def test_an_fsck_that_finds_nothing_imports_no_repair(sample):
     assert not [name for name in modules if name.startswith("olympia_cli.ops.repair.")]
 
 
-def test_those_that_lead_to_spark_or_pyiceberg_are_known():
+def test_commands_that_may_import_spark_or_pyiceberg_are_listed():
     """An import counts wherever it is: at the top of a module, or inside a function that the command may call."""
     graph = grimp.build_graph(
         "olympia_cli", include_external_packages=True, cache_dir=None, exclude_type_checking_imports=True
@@ -167,7 +167,7 @@ def test_as_a_module(sample):
     assert (done.returncode, done.stdout) == (10, "")
 
 
-def test_what_lives_as_long_as_the_program_is_hardly_looked_through_for_garbage(sample):
+def test_startup_collects_garbage_rarely_and_freezes_lasting_objects(sample):
     """A start makes tens of thousands of objects that stay; to look through them takes a tenth of its time."""
     program = (
         "import gc; looks = lambda: sum(one['collections'] for one in gc.get_stats()); before = looks()\n"
@@ -190,7 +190,7 @@ def loaded(path: str) -> Any:
     return LazyCommand(path, COMMANDS[path]).load()
 
 
-def test_a_module_is_named_by_its_command_or_by_the_group_of_its_commands():
+def test_a_module_is_named_after_its_command_or_group():
     """`table show` is in table.py, `log` in log.py; beside them is only the module of the shared verbs."""
     folder = Path(olympia_cli.cli.commands.__file__).parent
     files = {f"olympia_cli.cli.commands.{file.stem}" for file in folder.glob("*.py")}
@@ -274,7 +274,7 @@ def test_every_change_of_an_object_works_inside_a_transaction(path):
 
 
 @pytest.mark.parametrize("path", ["rollback", "txn abort"])
-def test_what_asks_has_a_dry_run_and_a_yes(path):
+def test_a_command_that_asks_has_dry_run_and_yes(path):
     flags = {flag for param in loaded(path).params for flag in param.opts}
     assert {"-n", "--dry-run", "-y", "--yes"} <= flags
 

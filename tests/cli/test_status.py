@@ -62,7 +62,7 @@ def watched(run: Run, damageable: Sample) -> Watched:
 
 
 class TestVerdict:
-    def test_a_shallow_look_does_not_hide_what_a_deep_one_found(self, watched):
+    def test_damage_found_at_level_full_survives_shallower_checks(self, watched):
         path = watched.lose_definition()
         data = path.read_bytes()
         path.unlink()
@@ -76,7 +76,7 @@ class TestVerdict:
         watched.follow().ok()
         assert watched.look() == ("sound", 0)
 
-    def test_damage_in_an_older_version_stands_when_the_latest_is_sound(self, watched):
+    def test_damage_in_an_older_version_outlives_a_sound_latest(self, watched):
         path = watched.lose_definition()
         watched.olympia("ns", "drop", "a.b", "--cascade").ok()
         path.unlink()
@@ -87,7 +87,7 @@ class TestVerdict:
         assert done.json["last_fsck"]["damaged"] is False
         assert done.json["reasons"][0]["command"][3:] == ["fsck", "--level", "full", "--all-versions"]
 
-    def test_a_look_that_goes_less_far_says_what_clears_what_a_deeper_one_found(self, watched):
+    def test_a_shallower_fsck_advises_the_level_that_clears_damage(self, watched):
         """An acknowledgement, too: it is the level at which all of it is known that clears it."""
         path = watched.lose_definition()
         watched.olympia("ns", "drop", "a.b", "--cascade").ok()
@@ -103,7 +103,7 @@ class TestVerdict:
         run_here(*suggested(done.stderr)).ok()
         assert watched.look() == ("sound", 0)
 
-    def test_a_version_that_was_named_and_is_gone(self, watched):
+    def test_damage_of_an_expired_version_no_longer_counts(self, watched):
         (watched.sample.folder / "ops").mkdir()
         run = {"damaged": True, "latest": False, "version": 0}
         (watched.sample.folder / "ops" / "last-fsck.json").write_text(json.dumps(run))
@@ -194,7 +194,7 @@ class TestNext:
 
 
 class TestValues:
-    def test_what_ran_last_and_what_rests(self, watched, tmp_path):
+    def test_json_shows_last_export_quarantine_and_open_transactions(self, watched, tmp_path):
         watched.olympia("export", "create", "friday", "--dest", tmp_path / "friday").ok()
         words = ["--older-than", "0s", "--keep-last", "2", "--grace", "0s", "--offline", "--yes"]
         watched.olympia("expire", *words).ok()
@@ -242,12 +242,12 @@ def gauges(text: str) -> dict[str, float]:
 
 
 class TestPrometheus:
-    def test_a_catalog_that_nobody_checked(self, watched):
+    def test_a_catalog_never_checked_has_no_fsck_gauges(self, watched):
         found = gauges(watched.olympia("status", "--prometheus").ok().stdout)
         assert (found["up"], found["version"], found["open_transactions"]) == (1, 7, 1)
         assert not {"damaged", "last_fsck_timestamp_seconds", "last_expire_timestamp_seconds"} & set(found)
 
-    def test_what_ran_last(self, watched, tmp_path):
+    def test_gauges_show_times_of_last_fsck_expire_and_export(self, watched, tmp_path):
         began = time.time() - 1
         watched.olympia("fsck").ok()
         watched.olympia("expire", "--yes").ok()
@@ -269,7 +269,7 @@ class TestPrometheus:
         done = watched.olympia("status", "--prometheus").failed(40)
         assert prometheus.parse(done.stdout)["olympia_up"] == ({"catalog": watched.sample.uri}, 0)
 
-    def test_not_there(self, run, tmp_path):
+    def test_a_missing_catalog_has_only_up_zero(self, run, tmp_path):
         done = run("-c", tmp_path / "nothing", "status", "--prometheus").failed(10)
         assert gauges(done.stdout) == {"up": 0}
 
@@ -327,7 +327,7 @@ class TestScreen:
         for line in narrow.plain:
             assert len(line) <= width or watched.sample.uri in line, line
 
-    def test_damaged_and_what_files_say_that_is_no_time(self, watched):
+    def test_damage_is_shown_and_invalid_times_are_harmless(self, watched):
         """Values are data: they move no cursor, and make no error of a screen."""
         ops = watched.sample.folder / "ops"
         ops.mkdir()
@@ -361,7 +361,7 @@ class TestScreen:
 
 
 class TestWatch:
-    def test_a_terminal_is_drawn_anew_until_ctrl_c(self, watched):
+    def test_watch_redraws_the_terminal_until_ctrl_c(self, watched):
         seen = look("-c", watched.sample.uri, "status", "--watch", "60", interrupt="transactions")
         assert seen.exit_code == 130
         assert seen.screen.count("\x1b[2J") == 1
@@ -394,7 +394,7 @@ class TestWatch:
             assert process.wait(timeout=30) == 130
             assert "Traceback" not in process.stderr.read()
 
-    def test_what_makes_no_sense(self, watched):
+    def test_watch_refuses_invalid_options(self, watched):
         watched.olympia("status", "5").failed(2, "status --watch")
         watched.olympia("status", "--watch", "0").failed(2, "0 seconds")
         watched.olympia("status", "--watch", "soon").failed(2, "duration")

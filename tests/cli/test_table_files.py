@@ -42,7 +42,7 @@ def test_each_output(files):
     assert files("sound", "--schemas", "-o", "name").ok().lines == ["sound.again", "sound.long"]
 
 
-def test_what_cannot_be_read_is_a_warning(files):
+def test_each_unreadable_table_is_a_warning(files):
     done = files("ns")
     done.failed(3, "3 tables or parts of them could not be read", "fsck --level data")
     warnings = done.stderr.splitlines()[:-1]

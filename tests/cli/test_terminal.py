@@ -136,7 +136,7 @@ class TestTables:
         assert "\x1b[1m" in shown.lines[0]
         assert "sales      orders_2025" in [line.strip() for line in shown.plain]
 
-    def test_nothing_to_list_is_said(self, seen):
+    def test_an_empty_list_prints_a_message(self, seen):
         assert seen("view", "ls", "a.b").plain == ["no views"]
 
     def test_colours_of_errors_and_warnings(self, seen, sample):
@@ -313,7 +313,7 @@ class TestHarmless:
         assert "esc\\x9b31m" in olympia("ns", "ls").ok().lines
         assert "esc\u009b31m" in [one["name"] for one in olympia("ns", "ls", "--json").ok().json["namespaces"]]
 
-    def test_json_escapes_what_nobody_sees_and_means_the_same(self, olympia, nasty):
+    def test_json_escapes_invisible_characters_only(self, olympia, nasty):
         for args in (["ns", "ls", "--json"], ["log", "-o", "jsonl"]):
             shown = olympia(*args).ok().stdout
             assert all(character == "\n" or character.isprintable() for character in shown)
@@ -353,7 +353,7 @@ class TestLog:
             assert max(map(len, plain)) <= width
         assert plain[1].startswith("●─┐ v6")
 
-    def test_colours_say_what_happened(self, seen):
+    def test_the_log_colours_drops_and_undone_versions(self, seen):
         screen = seen("log", "--since", "v5", "--until", "v5").screen
         assert "\x1b[31m- table sales.lines\x1b[0m" in screen
         assert "\x1b[2m" in seen("log", "--since", "v5").screen, "what was undone is dim"
@@ -361,7 +361,7 @@ class TestLog:
     @pytest.mark.parametrize(
         "env", [{"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}, {"PYTHONIOENCODING": "ascii"}]
     )
-    def test_a_terminal_that_has_no_such_characters(self, seen, env):
+    def test_an_ascii_terminal_gets_ascii_output(self, seen, env):
         shown = seen("log", "--graph", env=env)
         assert shown.exit_code == 0
         assert shown.screen.isascii()
@@ -372,7 +372,7 @@ class TestLog:
             assert shown.screen.isascii(), args
         assert seen("ns", "--help", env=env).exit_code == 0
 
-    def test_json_stays_json_there(self, program, sample):
+    def test_json_keeps_names_in_any_output_encoding(self, program, sample):
         for env in ({"PYTHONIOENCODING": "ascii"}, {"PYTHONIOENCODING": "latin-1"}):
             done = program("-c", sample.uri, "table", "ls", "--json", env=env).ok()
             assert {"namespace": "smile\U0001f600", "name": "表"} in done.json["tables"]
@@ -404,7 +404,7 @@ class TestPager:
         assert seen("log", env={"PAGER": "true"}).screen == ""
 
     @pytest.mark.parametrize("pager", ["no-such-program", "less '", "", " ", "'not a program'", "/", "/dev/null"])
-    def test_one_that_cannot_be_run_is_done_without(self, seen, pager):
+    def test_a_pager_that_cannot_run_is_ignored(self, seen, pager):
         shown = seen("ns", "ls", env={"PAGER": pager, "OLYMPIA_PAGER": pager, "PATH": "/nowhere"})
         assert shown.exit_code == 0
         assert "sales" in shown.plain
@@ -432,7 +432,7 @@ class TestPrompts:
         assert shown.plain[-1].endswith("error: nothing was done")
         assert sample.catalog.snapshot().version == 7
 
-    def test_what_nobody_knows_is_confirmed_by_typing_where_the_catalog_is(self, damageable):
+    def test_a_rollback_with_unknown_losses_asks_for_the_location(self, damageable):
         lost = damageable.catalog.snapshot().find(table_name("sales.orders_2025"))
         (damageable.folder / str(lost)).unlink()
         words = ("-c", damageable.uri, "rollback", "v2", "--yes")
@@ -452,7 +452,7 @@ class TestPrompts:
         assert "Traceback" not in shown.screen
         assert sample.catalog.snapshot().version == 7
 
-    def test_with_yes_nobody_is_asked(self, seen):
+    def test_rollback_with_yes_asks_no_question(self, seen):
         assert "[y/N]" not in seen("rollback", "v2", "--yes").screen
 
     def test_the_prompt_is_talk_even_when_the_data_goes_to_a_file(self, seen, tmp_path):

@@ -164,7 +164,7 @@ def test_each_node_is_read_once() -> None:
     assert counting.calls["read_many"] == len(shape.levels) - 1
 
 
-def test_a_wide_level_is_gone_through_in_parts_from_left_to_right() -> None:
+def test_a_wide_level_is_read_in_ordered_batches() -> None:
     store = MemoryStore()
     make_big_catalog(store, 3, 100, order=8)
     file = find_root(Catalog(store), AtVersion(1))

@@ -35,7 +35,7 @@ class TestInside:
     def inside(self, olympia, sample):
         return lambda *args, **more: olympia(*args, "--txn", sample.transaction, **more)
 
-    def test_every_change_is_seen_inside_and_not_outside(self, olympia, inside, sample, tmp_path):
+    def test_every_change_is_visible_only_inside_the_transaction(self, olympia, inside, sample, tmp_path):
         (tmp_path / "plan").touch()
         inside("ns", "create", "x", "--property", "a=1").ok()
         inside("ns", "alter", "x", "--set", "b=2").ok()
@@ -66,7 +66,7 @@ class TestInside:
         assert olympia("txn", "commit", sample.transaction, "--json").ok().json["version"] == 8
         assert olympia("ns", "ls").ok().lines == ["sales", "smile😀", "staged", "y"]
 
-    def test_it_stands_on_its_version_until_it_is_committed(self, olympia, inside, sample):
+    def test_a_transaction_reads_its_own_version_until_committed(self, olympia, inside, sample):
         olympia("ns", "create", "later").ok()
         assert "later" not in inside("ns", "ls").ok().lines
         assert inside("ns", "ls", "--json").ok().json["version"] == 7
@@ -94,7 +94,7 @@ def test_ls_and_show(olympia, sample):
     assert olympia("txn", "show", sample.transaction.upper(), "-o", "jsonl").ok().json["id"] == sample.transaction
 
 
-def test_commit_twice_is_done_once(olympia, sample):
+def test_a_second_commit_returns_the_first_result(olympia, sample):
     first = olympia("txn", "commit", sample.transaction, "--json").ok().json
     olympia("ns", "create", "later").ok()
     assert olympia("txn", "commit", sample.transaction, "--json").ok().json == first
@@ -168,7 +168,7 @@ class TestWhatIsLeft:
         olympia("status").ok()
 
 
-def test_a_read_inside_a_serializable_one_is_kept(olympia):
+def test_a_changed_read_fails_a_serializable_transaction(olympia):
     """A transaction cannot be committed after another commit changed an object that it read."""
     id = olympia("txn", "begin", "--isolation", "serializable", "-o", "name").ok().stdout.strip()
     assert olympia("table", "show", "sales.lines", "--txn", id, "--json").ok().json["properties"] == {"k": "v"}
@@ -177,7 +177,7 @@ def test_a_read_inside_a_serializable_one_is_kept(olympia):
     olympia("txn", "commit", id).failed(20)
 
 
-def test_a_statement_that_failed_inside_a_serializable_one_is_kept(olympia):
+def test_an_outdated_failure_fails_a_serializable_transaction(olympia):
     """Others take the cause away; that it failed is no longer true then."""
     id = olympia("txn", "begin", "--isolation", "serializable", "-o", "name").ok().stdout.strip()
     olympia("table", "drop", "sales.none", "--txn", id).failed(10)

@@ -91,7 +91,7 @@ class TestLog:
         done = olympia("log", "sales.lines", "--until", "v1", "--action", "TABLE_DROP").ok()
         assert (done.stdout, done.stderr) == ("", "no version matches\n")
 
-    def test_of_a_version_that_is_wanted_for_an_object_only_its_actions_are_shown(self, olympia):
+    def test_log_of_an_object_shows_its_actions_alone(self, olympia):
         [found] = [one for one in olympia("log", "sales.lines", "--json").ok().json["versions"] if one["version"] == 2]
         assert [one["name"] for one in found["actions"]] == ["lines"]
 
@@ -119,7 +119,7 @@ class TestLog:
             assert found.get("version", found.get("last_sound_version")) == before[0]
         run("-c", aged, "ns", "ls", "--at", "monday noon").failed(2, "write 'monday 09:00'")
 
-    def test_an_export_that_is_named_after_a_day_is_what_its_name_means(self, olympia):
+    def test_an_export_name_beats_a_day_of_that_name(self, olympia):
         olympia("export", "create", "friday", "--dest", "friday", "--at", "v2").ok()
         for text in ("friday", "v2"):
             assert olympia("ns", "ls", "--at", text, "--json").ok().json["version"] == 2
@@ -154,7 +154,7 @@ class TestLog:
             "+ iceberg_previous_metadata_location: s3://bucket/table/metadata/00000.metadata.json",
         ]
 
-    def test_a_patch_of_a_rollback_shows_what_came_back_and_no_more(self, olympia):
+    def test_the_patch_of_a_rollback_shows_only_restored_objects(self, olympia):
         patch = olympia("log", "-p", "--until", "v6", "-n", "1").ok().lines
         lines = [line.rpartition("\t")[2] for line in patch[1:]]
         assert lines[0] == "+ table sales.lines"
@@ -298,7 +298,7 @@ class TestTimeTravel:
         olympia("time-travel", "").failed(2)
         olympia("time-travel", "--at", "").failed(2)
 
-    def test_what_lists_or_shows_objects_takes_at(self, olympia):
+    def test_every_command_that_lists_or_shows_objects_takes_at(self, olympia):
         """README says so."""
         commands = [f"{kind} {verb}" for kind in ("ns", "table", "view") for verb in ("ls", "show")]
         names = {"ns show": "sales", "table show": "sales.orders", "view show": "sales.open"}
@@ -385,7 +385,7 @@ class TestRollback:
         assert olympia("rollback", "latest", "--yes").exit_code in (2, 10)
         assert olympia("log", "-n", "1", "-o", "name").ok().lines == ["v7"]
 
-    def test_nothing_is_written_when_what_comes_back_is_gone(self, run, damageable):
+    def test_a_rollback_to_a_missing_definition_writes_nothing(self, run, damageable):
         shown = run("-c", damageable.uri, "table", "show", "sales.orders", "--at", "v3", "--json").ok().json
         (damageable.folder / shown["definition"]).unlink()
         run("-c", damageable.uri, "rollback", "v3", "--yes").failed(40, shown["definition"])
@@ -451,7 +451,7 @@ class TestHistory:
             (2, "created", "sales.lines"),
         ]
 
-    def test_a_table_that_is_gone_is_followed_from_its_drop(self, olympia):
+    def test_history_of_a_dropped_table_starts_at_its_drop(self, olympia):
         olympia("table", "drop", "sales.orders_2025").ok()
         assert self.revisions(olympia("table", "history", "sales.orders_2025", "--json"))[0] == (
             8,
@@ -464,7 +464,7 @@ class TestHistory:
         olympia("table", "register", "sales.lines", "--metadata-location", "s3://new").ok()
         assert self.revisions(olympia("table", "history", "sales.lines", "--json")) == [(9, "created", "sales.lines")]
 
-    def test_seen_from_the_past(self, olympia):
+    def test_history_at_an_older_version_ends_there(self, olympia):
         done = olympia("table", "history", "sales.orders", "--at", "v3", "--json")
         assert self.revisions(done) == [(2, "created", "sales.orders")]
 
@@ -476,7 +476,7 @@ class TestHistory:
         assert json.loads(olympia("table", "history", "sales.lines", "-o", "jsonl").ok().lines[0])["version"] == 6
 
 
-def test_an_unset_of_what_is_not_there_is_not_told(olympia):
+def test_unset_of_a_missing_property_is_not_logged(olympia):
     for command in (["ns", "alter", "sales"], ["table", "alter", "sales.lines"], ["catalog", "alter"]):
         olympia(*command, "--set", "a=b", "--unset", "never").ok()
         [action] = olympia("log", "-n", "1", "--json").ok().json["versions"][0]["actions"]

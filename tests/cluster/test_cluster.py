@@ -245,7 +245,7 @@ def played(tmp_path_factory) -> Played:
         return Played(world, dest, submit(world, cluster, python))
 
 
-def test_a_cluster_does_what_this_process_does(played):
+def test_a_cluster_gives_the_same_results_as_one_process(played):
     [read] = played.world.results["read"]
     assert read["executors"] == 2, "both workers had their part of it"
     assert all(".zip" in path for path in read["files"]), "the package came with the work"
@@ -272,7 +272,7 @@ def test_an_executor_that_is_killed_is_one_line_and_the_result_is_the_same(playe
     assert world.left("unseen/copy") == world.left("seen/copy")
 
 
-def test_what_one_executor_does_not_see_is_not_damaged(played):
+def test_a_file_unseen_by_an_executor_is_not_damaged(played):
     world = played.world
     check_unprepared(world, world.results["unseen"][0], "unseen/catalog")
     check_unprepared(world, world.results["unseen"][2], "unseen/catalog")
@@ -362,7 +362,7 @@ def test_a_job_that_is_submitted(played):
     assert said == {"olympia fsck: what it took"}
 
 
-def test_what_a_run_took_is_in_the_event_log(played):
+def test_the_event_log_has_the_metrics_of_a_run(played):
     """By names that people understand, as the command itself says it: of an fsck that lost an executor."""
     metrics = json.loads(played.world.results["lost"][0]["stdout"])["metrics"]
     names = {"failed_tasks": "failed tasks", **{name: name for name in ("files", "bytes", "jobs", "tasks", "restarts")}}

@@ -48,7 +48,7 @@ def program(tmp_path, monkeypatch):
     return start
 
 
-def test_spark_talks_on_stderr_and_only_when_asked(program, tmp_path):
+def test_output_of_spark_goes_to_stderr_with_verbose_only(program, tmp_path):
     shelf = make_shelf(tmp_path / "shelf")
     words = ("-c", shelf.uri, "table", "files", "sound", "--json")
     here = program(*words).ok()

@@ -33,7 +33,7 @@ ROUNDS = 15
 
 
 @pytest.mark.parametrize("mode", CREATE_MODES)
-def test_first_answer_lost_and_nobody_else_writes(faulty, mode):
+def test_a_create_with_a_lost_first_answer_succeeds(faulty, mode):
     proxy, place = faulty
     store = place.open()
     proxy.break_with(Fault(mode, methods=WRITES, at={0}))
@@ -44,7 +44,7 @@ def test_first_answer_lost_and_nobody_else_writes(faulty, mode):
 
 
 @pytest.mark.parametrize("mode", CREATE_MODES)
-def test_somebody_elses_file_is_never_taken_for_mine(faulty, mode):
+def test_an_unclear_create_never_claims_another_writers_file(faulty, mode):
     proxy, place = faulty
     store = place.open()
     store.create("a", b"theirs")
@@ -69,7 +69,7 @@ def test_own_write_reported_as_failed_with_reads_failing_too(faulty, size):
 
 
 @pytest.mark.parametrize("mode", [Mode.DROP_AFTER, Mode.ERROR_500_AFTER, Mode.CONFLICT_AFTER, Mode.BARE_412])
-def test_large_file_whose_completion_is_lost(s3_proxy, mode):
+def test_large_file_with_a_lost_completion_answer_is_created(s3_proxy, mode):
     store = s3_place(s3_proxy.url).open(part_bytes=100_000)
     content = random.Random(1).randbytes(250_000)
     s3_proxy.break_with(Fault(mode, methods=("POST",), path_contains="uploadId=", at={0}))
@@ -165,7 +165,7 @@ def test_read_is_whole_or_an_error(faulty, mode):
             store.read_range("a", 10, 20)
 
 
-def test_of_many_files_those_that_fail_are_asked_for_again(faulty):
+def test_failed_reads_among_many_files_are_retried(faulty):
     """In threads; what does not fail needs none."""
     proxy, place = faulty
     store = place.open()
@@ -221,7 +221,7 @@ def test_a_server_that_restarts_fails_no_commit(strict_s3):
     again.stop()
 
 
-def test_the_reason_is_what_the_server_said_last(faulty):
+def test_an_error_gives_the_last_reason_of_the_server(faulty):
     """Our own timeout says less: half a minute of 503 is not 'no answer in time'."""
     proxy, place = faulty
     place.open().create("a", b"1")

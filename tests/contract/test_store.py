@@ -152,7 +152,7 @@ class TestReadingLargeFiles:
         store.size_limit = lambda path: 8
         return store
 
-    def test_it_is_told_and_not_given(self, small):
+    def test_reading_a_too_large_file_is_an_error(self, small):
         assert small.read("small") == b"12345678"
         for path, shown in (("large", "9 bytes"), ("huge", f"{len(LARGE):,} bytes")):
             with pytest.raises(FileTooLarge, match=rf"too large \({shown}\): the limit is 8 bytes") as raised:
@@ -175,14 +175,14 @@ class TestReadingLargeFiles:
 
 
 class TestReadingMany:
-    def test_the_order_is_the_one_asked_for(self, store):
+    def test_files_come_in_the_requested_order(self, store):
         files = {f"node/{n}": os.urandom(n * 97 % 5000) for n in range(150)}
         store.create_many(files)
         asked = sorted(files, key=lambda path: path[::-1])
         asked += asked[:3]
         assert list(store.read_many(iter(asked))) == [(path, files[path]) for path in asked]
 
-    def test_nothing_asked_for(self, store):
+    def test_reading_no_paths_gives_no_files(self, store):
         assert list(store.read_many([])) == []
 
     def test_an_error_is_a_value(self, store):
@@ -211,7 +211,7 @@ class TestReadingMany:
 
 
 class TestCreating:
-    def test_the_second_loses_and_the_first_stands(self, place, store):
+    def test_a_second_create_fails_and_the_first_content_stays(self, place, store):
         other = place.open()
         for path, content in CONTENTS.items():
             store.create(path, content)
@@ -232,7 +232,7 @@ class TestCreating:
             store.create("b", b"")
         assert store.read("b") == b"x"
 
-    def test_whoever_sends_the_bytes_that_stand_has_won(self, place, store):
+    def test_creating_a_file_with_identical_content_succeeds(self, place, store):
         other = place.open()
         for path, content in CONTENTS.items():
             store.create(path, content)
@@ -295,7 +295,7 @@ class TestCreating:
 
 
 class TestCreatingMany:
-    def test_all_are_there_when_it_returns(self, place, store):
+    def test_all_files_exist_when_the_call_returns(self, place, store):
         other = place.open()
         for number in (0, 1, 2, 9, 100):
             folders = [f"{number}/{folder}" for folder in ("def/table", "node", "vn")]
@@ -304,7 +304,7 @@ class TestCreatingMany:
             assert dict(other.read_many(files)) == files
             assert paths(other, f"{number}/") == sorted(files)
 
-    def test_a_taken_path_is_raised_and_stands(self, store):
+    def test_taken_path_is_an_error_and_keeps_its_content(self, store):
         store.create("b", b"before")
         files = {"a": b"1", "b": b"2", "c": b"3"}
         with pytest.raises(PathTaken):
@@ -333,18 +333,18 @@ FILES = {f"node/{number}": b"%d" % number for number in range(3)}
 
 
 class TestCreateAfter:
-    def test_the_last_one_comes_when_the_others_are_there(self, place, store):
+    def test_the_last_file_is_created_after_all_others(self, place, store):
         seen = []
         store.create_after(FILES, "vn/1", b"root", lambda: seen.extend(paths(place.open())))
         assert seen == sorted(FILES)
         assert paths(place.open()) == [*sorted(FILES), "vn/1"]
         assert store.read("vn/1") == b"root"
 
-    def test_it_comes_alone_where_there_are_no_others(self, store):
+    def test_the_last_file_is_created_without_other_files(self, store):
         store.create_after({}, "vn/1", b"root", lambda: None)
         assert paths(store) == ["vn/1"]
 
-    def test_whoever_is_not_ready_has_the_others(self, store):
+    def test_an_error_before_the_last_file_leaves_the_others(self, store):
         def refuse():
             raise LookupError
 
@@ -406,7 +406,7 @@ class TestOverwriting:
 
 
 class TestHints:
-    def test_it_is_there_after_close(self, place, store):
+    def test_a_hint_is_readable_after_close(self, place, store):
         for data in (b"7", b"1234567", b"12", b""):
             store.write_hint("vn/latest", data)
             store.close()
@@ -553,7 +553,7 @@ class TestListing:
 
 
 class TestDeleting:
-    def test_the_files_are_gone(self, place, store):
+    def test_deleted_files_are_gone(self, place, store):
         store.create_many({"a": b"1", "vn/1": b"2", "vn/10": b"3"})
         store.delete_many(path for path in ("a", "vn/1"))
         other = place.open()
@@ -561,7 +561,7 @@ class TestDeleting:
         assert other.read("vn/10") == b"3"
         assert not other.exists("vn/1")
 
-    def test_a_missing_one_is_no_error(self, store):
+    def test_deleting_a_missing_file_is_no_error(self, store):
         store.create_many({"a": b"", "b/c": b""})
         store.delete_many([])
         store.delete_many(["x", "a", "no/such/folder", "a", "b/d", "b/c/d"])
@@ -638,7 +638,7 @@ class TestStores:
         store.close()
         assert len(paths(store)) == 8 * 4 + 1
 
-    def test_every_error_says_what_and_where(self, store):
+    def test_every_error_names_its_path(self, store):
         store.create("vn/1", b"1")
         for use in (
             lambda: store.read("vn/2"),

@@ -65,6 +65,6 @@ def test_lies_are_blamed_on_the_versions_that_tell_them(data: st.DataObject, exp
 
 
 @pytest.mark.parametrize("expired", [False, True])
-def test_nothing_is_found_where_nothing_is_wrong(expired: bool) -> None:
+def test_fsck_reports_no_damage_in_a_sound_catalog(expired: bool) -> None:
     sample = sample_of(expired)
     assert not hold(sample, before(expired), sample.store(), []).damaged

@@ -48,7 +48,7 @@ def test_a_rewrite_deletes_nothing(files):
     assert rows_at(files, "files.rewritten", version) == [1, 2, 3]
 
 
-def test_what_is_expired_is_gone_for_older_versions_too_and_the_log_says_when(files):
+def test_expired_snapshots_are_unreadable_in_older_versions_and_logged(files):
     version = filled(files, "lake", "files.expired")
     files.sql(EXPIRE.format("lake", "files.expired"))
     assert files.sql("select count(*) from lake.files.expired") == [(3,)]
@@ -58,7 +58,7 @@ def test_what_is_expired_is_gone_for_older_versions_too_and_the_log_says_when(fi
     assert missing == ""
 
 
-def test_spark_itself_deletes_what_is_purged(files):
+def test_drop_table_purge_in_spark_deletes_the_files(files):
     """Spark does not ask the server to delete them; the table can be restored, but not read."""
     version = filled(files, "lake", "files.purged")
     files.sql("drop table lake.files.purged purge")

@@ -84,7 +84,7 @@ class TestRoundTrips:
             type=ObjectType.TABLE, namespaceName="n", namespaceObjectName="t", **{"def": b"\x0a\x01i"}
         )
 
-    def test_an_action_on_the_catalog_stands_under_its_own_key(self):
+    def test_catalog_action_is_stored_under_the_key_catalog_def(self):
         key, value = encode_action(Action(ActionType.CATALOG_ALTER, None, b"d", b"p"), KEYS)
         assert key == "catalog_def"
         assert ActionDef.FromString(b64decode(value)).object_def.type == ObjectType.CATALOG
@@ -159,7 +159,7 @@ class TestDamage:
         ],
         ids=ascii,
     )
-    def test_what_is_no_base64_or_no_action_is_damage(self, value):
+    def test_an_action_row_that_cannot_be_decoded_is_damage(self, value):
         with pytest.raises(Damaged, match="its action row for 'C===n' cannot be decoded") as caught:
             decode_action("C===n  ", value, "vn/x")
         assert caught.value.path == "vn/x"
@@ -206,7 +206,7 @@ class TestActions:
         assert CREATE.kind is Kind.TABLE
         assert CREATE.id == "i"
 
-    def test_payloads_are_read_as_what_they_are(self):
+    def test_a_payload_is_parsed_as_its_own_message(self):
         payload = RenameDef(new_namespace_name="m", new_name="u")
         action = Action(ActionType.TABLE_RENAME, TableName("n", "t"), b"", payload.SerializeToString())
         found = decode_action(*encode_action(action, KEYS), "vn/x")

@@ -84,7 +84,7 @@ def changed(data, bits):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_damage_is_told_alike(name, step_by_step):
+def test_fast_and_stepwise_reading_report_the_same_damage(name, step_by_step):
     data, blocks = FILES[name], BLOCKS[name][:2]
     outcomes = Counter[bool]()
     for other in (data, *damaged(data, blocks)):
@@ -95,7 +95,7 @@ def test_damage_is_told_alike(name, step_by_step):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_what_this_program_writes_is_usual(name, monkeypatch):
+def test_files_of_this_program_take_the_fast_path(name, monkeypatch):
     """The test above depends on this."""
     data, java = FILES[name], name == "one of Java"
     steps = []

@@ -112,7 +112,7 @@ def test_dictionaries_count():
 
 
 @pytest.mark.parametrize("codec", [None, "lz4", "zstd"])
-def test_what_is_unpacked_is_what_was_said(codec):
+def test_declared_sizes_cover_the_unpacked_content(codec):
     rows = [f"key {number}" for number in range(500)]
     data = arrow(pa.array(rows), pa.array(rows), pa.nulls(500, pa.string()), codec=codec)
     body, layout = block_layout(data, footer_blocks(data)[1][0])
@@ -159,7 +159,7 @@ def test_no_catalog_has_larger_nodes():
     assert tree_bounds(None).bytes == MAX_NODE_BYTES
 
 
-def test_a_root_that_nobody_would_read_is_not_written():
+def test_a_root_too_large_to_read_is_not_written():
     actions = [("C===" + "k" * 200, "A" * 1000)] * 200_000
     with pytest.raises(TransactionTooLarge, match=r"too large: it unpacks to 200,00\d rows and 24\d,\d{3},\d{3} bytes"):
         encode_root(ROOT, actions)

@@ -173,7 +173,7 @@ class TestDigest:
         with pytest.raises(Damaged, match="checksum mismatch"):
             decode(TableDef, data, PATH)
 
-    def test_a_file_whose_name_is_no_text_can_be_looked_at(self):
+    def test_definition_path_that_is_not_unicode_can_be_examined(self):
         path = "def/table/\udc80.binpb"
         assert examine(TableDef, body(TABLE), path) == (TABLE, False)
         with pytest.raises(Damaged):
@@ -214,7 +214,7 @@ class TestOlderDigest:
         data = field(1, "i") + older_integrity(field(1, "i"), "x" * length)
         assert check_digest(data, path) is Digest.VERIFIED
 
-    def test_one_made_for_another_file_says_nothing(self):
+    def test_a_digest_made_for_another_file_counts_as_absent(self):
         content = body(TABLE)
         other = PATH.replace("0b1e2d3c-4f5a-4678", "77c7aace-baef-434a")
         for data in (content + older_integrity(content), content + field(5, "changed") + older_integrity(content)):
@@ -323,7 +323,7 @@ class TestDamage:
             *[field(1000, b"\xff"), field(1000, field(1, b"\xff")), body(TABLE)[:-1]],
         ],
     )
-    def test_what_is_no_protobuf_is_damage(self, data):
+    def test_invalid_protobuf_is_damage(self, data):
         with pytest.raises(Damaged, match="it is not a TableDef") as caught:
             decode(TableDef, data, PATH)
         assert caught.value.exit_code == 40
@@ -377,7 +377,7 @@ class TestDamage:
         with pytest.raises(Damaged, match="checksum mismatch"):
             decode(TableDef, bytes(data), PATH)
 
-    def test_a_larger_file_says_how_much_is_there_in_thousands(self):
+    def test_a_truncated_definition_reports_its_size_with_thousands_separators(self):
         data = encode(body(TableDef(id="i", properties={"a": "x" * 5000})), PATH)
         with pytest.raises(Damaged, match=r"truncated: 4,000 of 5,\d\d\d bytes"):
             decode(TableDef, data[:4000], PATH)
@@ -592,7 +592,7 @@ class TestWireFacts:
             other = cls.FromString(field(at, wire))
             assert other.SerializeToString() == field(at, wire)
 
-    def test_a_catalog_definition_made_by_hand(self):
+    def test_a_hand_made_catalog_definition_decodes_to_its_fields(self):
         data = b"".join(
             [
                 *[field(1, "id"), field(3, 128), field(4, 100), field(5, 101), field(6, 102), field(7, 1 << 40)],

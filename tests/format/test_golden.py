@@ -49,7 +49,7 @@ def test_every_version_reads_as_it_did(name, version):
 
 
 @every_version
-def test_every_object_is_found_where_it_was(name, version):
+def test_every_object_keeps_its_recorded_path_and_definition(name, version):
     snapshot = Catalog.open(STORES[name]).snapshot(AtVersion(version))
     for kind, namespace, own_name, path in GOLDEN[name]["versions"][version]["objects"]:
         found = snapshot.get(NAMES[kind](namespace, own_name))
@@ -74,7 +74,7 @@ def test_every_node_is_verified_and_has_the_rows_it_had(name, path):
 
 
 @pytest.mark.parametrize(("name", "path"), DEFINITIONS)
-def test_every_definition_is_verified_and_holds_what_it_held(name, path):
+def test_every_definition_is_verified_and_has_its_recorded_content(name, path):
     data = STORES[name].read(path)
     definition = decode(CLASSES[KINDS[path.split("/")[1]]], data, path)
     assert check_digest(data, path) is Digest.VERIFIED

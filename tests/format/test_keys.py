@@ -178,7 +178,7 @@ class TestPrefixes:
 
     @QUICK
     @given(NAMES, objects(), st.sampled_from([Kind.TABLE, Kind.VIEW]))
-    def test_the_range_up_to_after_prefix_holds_just_what_begins_with_it(self, namespace, name, kind):
+    def test_the_range_of_a_prefix_holds_exactly_its_keys(self, namespace, name, kind):
         keys = KeyCodec(48, 48, 48)
         prefix, key = keys.prefix(kind, namespace), keys.encode(name)
         assert (prefix <= key < after_prefix(prefix)) == key.startswith(prefix)
@@ -188,7 +188,7 @@ class TestPrefixes:
         ["a", "~", "é", "\ud7fe", "\ud7ff", "\ue000", "\uffff", "\U0001f600", "\U0010fffe", "\U0010ffff"],
         ids=ascii,
     )
-    def test_a_namespace_that_fills_its_size_has_an_end_whatever_its_last_character(self, last):
+    def test_a_prefix_has_an_end_for_any_last_character(self, last):
         size = len(last.encode())
         keys = KeyCodec(size, 8, 8)
         prefix = keys.prefix(Kind.TABLE, last)
@@ -240,7 +240,7 @@ class TestDamage:
 
     @QUICK
     @given(st.text(st.one_of(CHARACTERS, st.sampled_from(" =BCD")), max_size=24), st.booleans())
-    def test_what_is_decoded_at_all_is_the_key_of_what_it_is_decoded_to(self, text, java):
+    def test_every_key_that_decodes_encodes_to_itself(self, text, java):
         keys = KeyCodec(8, 8, 8, java)
         for key in (text, "B===" + text, "C===" + text):
             try:
@@ -286,7 +286,7 @@ class TestLists:
     @example("ns", ["a       ", "        "], Kind.TABLE)
     @example("ns", ["a b     ", "ninelong "], Kind.TABLE)
     @example("ns", ["a       ", "ninelongs"], Kind.TABLE)
-    def test_a_list_is_what_its_keys_are(self, namespace, rests, kind):
+    def test_names_of_a_list_equal_its_keys_decoded_singly(self, namespace, rests, kind):
         prefix = EIGHT.prefix(kind, namespace)
         keys = [prefix + rest for rest in rests]
         expected = answer(lambda: [EIGHT.decode(key, "node/x").name for key in keys])

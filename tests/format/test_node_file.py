@@ -154,7 +154,7 @@ class TestRoundTrips:
     def test_equal_nodes_give_equal_bytes(self):
         assert encode_root(ROOT, ACTIONS) == encode_root(ROOT, ACTIONS)
 
-    def test_a_node_whose_children_have_no_path_yet_is_not_encoded(self):
+    def test_a_node_with_children_without_paths_is_not_encoded(self):
         with pytest.raises(ValueError, match="after its children have paths"):
             encode_node(Node(("a",), ("b",), (LEAF, "node/x")), 5)
 
@@ -162,7 +162,7 @@ class TestRoundTrips:
 class TestDigest:
     @QUICK
     @given(st.lists(st.tuples(*[st.one_of(st.none(), TEXT)] * 3), max_size=8))
-    def test_it_is_what_its_definition_says(self, rows):
+    def test_the_digest_follows_its_definition_in_the_format(self, rows):
         assert digest(rows) == digest_as_defined(rows)
 
     def test_a_file_carries_one_for_the_tree_and_one_for_the_actions(self):
@@ -182,13 +182,13 @@ class TestDigest:
             decode_node(arrow(rows, metadata={"olympia.sha256": digest_as_defined(LEAF_ROWS)}), "node/x")
 
     @pytest.mark.parametrize("value", ["", "x", "0" * 64, "é" * 32])
-    def test_a_wrong_one_is_damage(self, value):
+    def test_a_wrong_digest_is_damage(self, value):
         with pytest.raises(Damaged, match="checksum mismatch"):
             decode_node(arrow(LEAF_ROWS, metadata={"olympia.sha256": value}), "node/x")
         with pytest.raises(Damaged, match="checksum mismatch"):
             decode_action_rows(arrow(ROOT_ROWS + ACTION_ROWS, metadata={"olympia.actions-sha256": value}), "vn/x")
 
-    def test_a_node_without_one_is_unverified_not_damaged(self):
+    def test_a_node_without_a_digest_is_unverified_not_damaged(self):
         file = decode_node(arrow(LEAF_ROWS), "node/x")
         assert file.node == LEAF
         assert not file.verified
@@ -425,7 +425,7 @@ def batches_at(data):
 
 class TestDamage:
     @pytest.mark.parametrize("data", [b"", b"x", b"ARROW1", b"ARROW1\0\0", b"ARROW1\0\0ARROW1", b"\0" * 1000, b"PAR1"])
-    def test_what_is_no_arrow_file_is_damage(self, data):
+    def test_a_file_that_is_not_arrow_is_damage(self, data):
         for decode in (decode_node, decode_root, decode_action_rows):
             with pytest.raises(Damaged) as caught:
                 decode(data, "node/x")
@@ -484,7 +484,7 @@ class TestDamage:
                 pytest.fail(f"{where}: {error!r}")
             assert got == ACTIONS, where
 
-    def test_a_flipped_byte_in_the_sizes_is_found_at_the_catalog_definition(self):
+    def test_flipped_key_sizes_are_detected_through_the_catalog_definition(self):
         store = MemoryStore()
         with Catalog.create(store).transaction() as transaction:
             transaction.create_namespace(NamespaceName("n" * 40))

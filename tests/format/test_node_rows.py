@@ -274,7 +274,7 @@ class TestRowByRow:
         assert path == NODE or isinstance(actions, list)
         assert_same(data, path)
 
-    def test_a_damaged_one_is_damaged_alike(self, name):
+    def test_damaged_file_gives_the_same_outcome_row_by_row(self, name):
         path, data = FILES[name]
         for seed in range(150):
             assert_same(damaged(data, seed), path)

@@ -85,7 +85,7 @@ class TestRoots:
             *["vn/+" + "0" * 31, "vn/-" + "1" * 31, "vn/" + "0_" * 16],
         ],
     )
-    def test_what_only_looks_like_a_root_is_none(self, path):
+    def test_a_path_that_resembles_a_root_is_no_root(self, path):
         assert parse_root_path(path) is None
         assert file_kind(path) is not FileKind.ROOT
 
@@ -118,7 +118,7 @@ class TestDefinitionPaths:
         assert 253 <= len(file) <= 255
         assert re.fullmatch(r"[0-9a-f-]{36}-a+(?:%2F)*\.binpb", file)
 
-    def test_short_names_stand_there_in_full(self):
+    def test_short_names_are_complete_in_definition_paths(self):
         assert new_definition_path(Kind.NAMESPACE, NamespaceName("A-z_0.~")).endswith("-A-z_0.~.binpb")
         assert new_definition_path(Kind.TABLE, TableName("a/b", "é\U0001f600%")).endswith(
             "-a%2Fb-%C3%A9%F0%9F%98%80%25.binpb"
@@ -155,7 +155,7 @@ class TestPointers:
             *["C:", "C:a", "c:/a", "C:\\a", "data:,x"],
         ],
     )
-    def test_what_could_lead_outside_is_damage_in_the_file_that_holds_it(self, pointer):
+    def test_a_pointer_that_leads_outside_is_damage(self, pointer):
         with pytest.raises(Damaged, match=r"^vn/x: it points outside the catalog") as caught:
             check_pointer(pointer, "vn/x")
         assert caught.value.path == "vn/x"
@@ -176,7 +176,7 @@ class TestPointers:
     @example("..\\..\\x", "def/")
     @example("a\\../../x", "def/")
     @example("//host/x", "")
-    def test_no_pointer_leads_out_whatever_a_store_takes_for_a_separator(self, text, before):
+    def test_no_pointer_leads_outside_with_any_separator(self, text, before):
         """Pointers that are followed lie below the root: on a disk, in a bucket, and with backslashes as separators."""
         pointer = before + text
         try:
@@ -258,7 +258,7 @@ class TestFileKinds:
             ],
         ],
     )
-    def test_look_alikes_are_unknown_so_that_nobody_touches_them(self, path):
+    def test_paths_that_resemble_the_format_are_unknown(self, path):
         assert file_kind(path) is FileKind.UNKNOWN
 
     @QUICK

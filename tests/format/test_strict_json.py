@@ -30,7 +30,7 @@ def told(error: pytest.ExceptionInfo[ValueError]) -> str:
 
 
 @pytest.mark.parametrize("data", NO_JSON, ids=lambda data: repr(data[:20]))
-def test_what_is_no_json(data):
+def test_invalid_json_is_refused(data):
     for read in (read_json, read_request):
         with pytest.raises(ValueError) as error:  # noqa: PT011
             read(data)
@@ -38,7 +38,7 @@ def test_what_is_no_json(data):
 
 
 @pytest.mark.parametrize("data", NO_REQUEST, ids=repr)
-def test_what_only_a_file_may_say(data):
+def test_lenient_json_is_accepted_in_files_but_not_requests(data):
     """Others read it as they can: the value can be written again."""
     value = read_json(data)
     assert read_json(json.dumps(value)) == value

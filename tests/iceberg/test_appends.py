@@ -52,7 +52,7 @@ def check_files(catalog: OlympiaCatalog, name: str = "ns.t") -> None:
     assert {path for path in there if not path.endswith(".metadata.json")} == named
 
 
-def test_what_others_left_in_the_folder_goes_with_the_commit(catalog, table):
+def test_files_of_failed_tasks_are_deleted_on_commit(catalog, table):
     to = begin(catalog)
     files = written(catalog, to)
     # a task that failed, one that did the same twice, and a write that was cut off
@@ -101,7 +101,7 @@ def test_the_same_append_is_under_way_elsewhere(catalog, table):
 
 
 @pytest.mark.parametrize("change", ["another table", "another partitioning"])
-def test_a_table_that_is_no_longer_what_it_was(catalog, table, change):
+def test_an_append_to_a_replaced_or_repartitioned_table_conflicts(catalog, table, change):
     to = begin(catalog)
     files = written(catalog, to)
     if change == "another table":
@@ -147,7 +147,7 @@ def test_when_the_outcome_is_unknown_the_files_stay(catalog, table, mode):
     assert rows(catalog) == 3
 
 
-def test_who_gives_up_what_is_committed_deletes_nothing(catalog, table):
+def test_giving_up_a_committed_append_deletes_nothing(catalog, table):
     """Spark does so when it was not told that the commit went well."""
     to = begin(catalog)
     files = written(catalog, to)
@@ -162,7 +162,7 @@ def test_who_gives_up_what_is_committed_deletes_nothing(catalog, table):
     assert Path(kept[0].file_path).exists()
 
 
-def test_who_gives_up_deletes_nothing_of_a_table_that_has_another_name_now(catalog, table):
+def test_giving_up_deletes_no_files_of_a_renamed_table(catalog, table):
     to = begin(catalog)
     commit(catalog, {to: written(catalog, to)})
     catalog.rename_table("ns.t", "ns.u")
@@ -172,7 +172,7 @@ def test_who_gives_up_deletes_nothing_of_a_table_that_has_another_name_now(catal
 
 
 @pytest.mark.parametrize("run", ["monday", None])
-def test_an_append_that_is_committed_again_is_done_already(catalog, table, run):
+def test_a_second_commit_of_an_append_changes_nothing(catalog, table, run):
     to = begin(catalog, run)
     files = written(catalog, to)
     version = commit(catalog, {to: files})
@@ -227,7 +227,7 @@ def test_a_run_that_some_of_the_tables_have_is_refused(catalog, table):
 
 
 @pytest.mark.skipif(not hasattr(ManageSnapshots, "rollback_to_snapshot"), reason="this PyIceberg rolls nothing back")
-def test_an_append_that_was_rolled_back_is_made_again(catalog, table):
+def test_a_rolled_back_append_is_committed_again(catalog, table):
     for run in ("monday", "tuesday"):
         to = begin(catalog, run)
         commit(catalog, {to: written(catalog, to)})
@@ -242,7 +242,7 @@ def test_an_append_that_was_rolled_back_is_made_again(catalog, table):
 
 
 @pytest.mark.skipif(not hasattr(Table, "maintenance"), reason="this PyIceberg expires no snapshots")
-def test_an_append_is_known_behind_snapshots_that_expired(catalog, table):
+def test_an_append_is_recognized_beyond_expired_snapshots(catalog, table):
     for run in ("monday", "tuesday", "wednesday"):
         to = begin(catalog, run)
         commit(catalog, {to: written(catalog, to)})
@@ -255,7 +255,7 @@ def test_an_append_is_known_behind_snapshots_that_expired(catalog, table):
     assert rows(catalog) == 9
 
 
-def test_a_file_that_is_not_there_is_not_committed(catalog, table):
+def test_a_missing_written_file_is_not_committed(catalog, table):
     version = catalog.version
     for break_it in (Path.unlink, lambda path: path.write_bytes(b"x")):
         to = begin(catalog)

@@ -47,7 +47,7 @@ def test_pyiceberg_loads_it_by_name(warehouse: str) -> None:
     assert load_catalog("lake", **settings).list_namespaces() == []
 
 
-def test_there_must_be_a_catalog(tmp_path: Path) -> None:
+def test_opening_without_a_catalog_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CatalogNotFound):
         OlympiaCatalog("olympia", warehouse=str(tmp_path / "none"))
     with pytest.raises(ValueError, match="warehouse"):
@@ -65,7 +65,7 @@ def test_namespaces_have_properties(catalog: OlympiaCatalog) -> None:
     assert catalog.load_namespace_properties("a") == {"owner": "bob", "new": "1"}
 
 
-def test_a_namespace_is_made_once(catalog: OlympiaCatalog) -> None:
+def test_a_namespace_is_created_only_once(catalog: OlympiaCatalog) -> None:
     catalog.create_namespace("a")
     with pytest.raises(NamespaceAlreadyExistsError, match="Namespace a already exists"):
         catalog.create_namespace("a")
@@ -74,7 +74,7 @@ def test_a_namespace_is_made_once(catalog: OlympiaCatalog) -> None:
     assert catalog.list_namespaces("a") == []
 
 
-def test_a_namespace_that_is_not_there(catalog: OlympiaCatalog) -> None:
+def test_a_missing_namespace_is_reported_by_every_call(catalog: OlympiaCatalog) -> None:
     asks: list[Any] = [
         catalog.load_namespace_properties,
         catalog.drop_namespace,
@@ -153,7 +153,7 @@ def test_a_table_is_created_and_loaded(ns: OlympiaCatalog, warehouse: str) -> No
     assert ns.list_tables("ns") == [("ns", "t")]
 
 
-def test_a_table_is_made_once(ns: OlympiaCatalog) -> None:
+def test_a_table_is_created_only_once(ns: OlympiaCatalog) -> None:
     made = ns.create_table("ns.t", SCHEMA)
     with pytest.raises(TableAlreadyExistsError, match=r"Table ns.t already exists"):
         ns.create_table("ns.t", SCHEMA)
@@ -165,7 +165,7 @@ def test_a_table_is_made_once(ns: OlympiaCatalog) -> None:
         pass
 
 
-def test_what_a_failed_create_wrote_is_gone(ns: OlympiaCatalog, tmp_path: Path) -> None:
+def test_metadata_of_a_failed_create_is_deleted(ns: OlympiaCatalog, tmp_path: Path) -> None:
     ns.create_table("ns.t", SCHEMA)
     with pytest.raises(TableAlreadyExistsError):
         ns.create_table("ns.t", SCHEMA, location=str(tmp_path / "second"))
@@ -205,7 +205,7 @@ def test_two_tables_never_share_a_folder(ns: OlympiaCatalog) -> None:
     assert ns.create_table("ns.t", SCHEMA).location() != first
 
 
-def test_a_table_that_is_not_there(ns: OlympiaCatalog) -> None:
+def test_a_missing_table_is_reported_by_every_call(ns: OlympiaCatalog) -> None:
     asks: list[Any] = [ns.load_table, ns.drop_table, ns.purge_table, lambda name: ns.rename_table(name, "ns.new")]
     for ask in asks:
         with pytest.raises(NoSuchTableError, match=r"Table does not exist: ns.none"):
@@ -241,7 +241,7 @@ def test_register(ns: OlympiaCatalog) -> None:
         ns.register_table("none.t", first)
 
 
-def test_what_cannot_be_loaded_is_not_registered(ns: OlympiaCatalog, tmp_path: Path) -> None:
+def test_a_table_with_missing_metadata_is_not_registered(ns: OlympiaCatalog, tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         ns.register_table("ns.t", str(tmp_path / "none.metadata.json"))
     assert ns.list_tables("ns") == []
@@ -298,7 +298,7 @@ def test_a_commit_that_changes_nothing_is_none(ns: OlympiaCatalog) -> None:
     assert (done.metadata_location, ns.version) == (table.metadata_location, before)
 
 
-def test_a_commit_to_a_table_that_is_gone(ns: OlympiaCatalog) -> None:
+def test_a_commit_to_a_dropped_table_is_refused(ns: OlympiaCatalog) -> None:
     table = ns.create_table("ns.t", SCHEMA)
     ns.drop_table("ns.t")
     with pytest.raises(NoSuchTableError):
@@ -349,7 +349,7 @@ def test_old_metadata_files_stay_while_versions_name_them(ns: OlympiaCatalog, ca
     assert ns.at("v2").load_table("ns.t").metadata_location == first
 
 
-def test_a_purge_leaves_what_versions_name(ns: OlympiaCatalog, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_purge_keeps_files_that_versions_name(ns: OlympiaCatalog, caplog: pytest.LogCaptureFixture) -> None:
     table = ns.create_table("ns.t", SCHEMA)
     table.append(ROWS)
     ns.purge_table("ns.t")
@@ -362,7 +362,7 @@ def test_a_purge_leaves_what_versions_name(ns: OlympiaCatalog, caplog: pytest.Lo
 # What is read
 
 
-def test_what_did_not_change_is_not_read_again(ns: OlympiaCatalog) -> None:
+def test_a_second_load_reads_no_unchanged_files(ns: OlympiaCatalog) -> None:
     """Nodes and definitions never change: who asks again looks for the latest version, and no further."""
     for number in range(3):
         ns.create_table(("ns", f"t{number}"), SCHEMA)

@@ -240,7 +240,7 @@ def test_branches_and_tags_are_looked_at_and_other_history_is_not(local_lake: La
     assert told(look(local_lake, (T, table.metadata_location))[0]) == [("F603", old, "a data file is missing")]
 
 
-def test_tables_that_share_files_are_all_named(local_lake: Lake) -> None:
+def test_all_tables_that_share_a_missing_file_are_named(local_lake: Lake) -> None:
     table = local_lake.table("t")
     before = table.metadata_location
     shared = files_of(table)
@@ -307,7 +307,7 @@ def test_the_order_of_tables_makes_no_difference(local_lake: Lake, monkeypatch: 
     }
 
 
-def test_each_file_is_asked_for_once(s3_lake: Lake, strict_s3: StrictS3) -> None:
+def test_each_file_is_requested_only_once(s3_lake: Lake, strict_s3: StrictS3) -> None:
     table = s3_lake.table("t", appends=3)
     earlier = table.metadata_location
     table.append(table.scan().to_arrow())
@@ -346,7 +346,7 @@ def test_a_prefix_with_too_much_in_it_is_given_up(s3_lake: Lake, strict_s3: Stri
     assert strict_s3.requests == {"GET": 3, "LIST": 2, "HEAD": 64}
 
 
-def test_of_many_missing_files_twenty_are_named(local_lake: Lake) -> None:
+def test_up_to_twenty_missing_files_per_table_are_named(local_lake: Lake) -> None:
     table, other = local_lake.table("t", parts=30), local_lake.table("u", parts=3)
     local_lake.delete(*files_of(table).data, *files_of(other).data)
     found, _ = look(local_lake, (T, table.metadata_location), (U, other.metadata_location))
@@ -377,7 +377,7 @@ def test_a_location_that_points_nowhere(lake: Lake) -> None:
         ("/w/\udcff/metadata.json", "not text"),
     ],
 )
-def test_what_cannot_be_looked_at_is_a_warning(local_lake: Lake, location: str, words: str) -> None:
+def test_a_location_that_cannot_be_checked_is_a_warning(local_lake: Lake, location: str, words: str) -> None:
     if "\udcff" in location:
         # no definition can hold it, but metadata can
         table = local_lake.table("t")
@@ -407,7 +407,7 @@ def test_no_permission_is_a_warning(s3_lake: Lake, strict_s3: StrictS3) -> None:
     assert "Forbidden" in found[0].message or "Access Denied" in found[0].message
 
 
-def test_a_bucket_that_is_not_there_is_a_warning(s3_lake: Lake) -> None:
+def test_a_missing_bucket_is_a_warning(s3_lake: Lake) -> None:
     found, _ = look(s3_lake, (T, "s3a://no-such-bucket/t/metadata.json"))
     assert [one.code for one in found] == ["F604"]
     assert "there is no bucket no-such-bucket" in found[0].message
@@ -569,7 +569,7 @@ def test_a_view_that_was_renamed_is_blamed_under_both_names(tmp_path: Path) -> N
     assert (found.objects, found.versions) == ((ViewName("ns", "v"), ViewName("ns", "w")), ((1, 2),))
 
 
-def test_what_is_sound_for_a_table_is_not_for_a_view(local_lake: Lake) -> None:
+def test_table_metadata_in_a_view_is_reported(local_lake: Lake) -> None:
     location = local_lake.table("t").metadata_location
     pairs: list[WithData] = [
         (T, TableDef(iceberg_metadata_location=location)),
@@ -593,7 +593,7 @@ def test_a_link_to_the_data_is_followed(local_lake: Lake, tmp_path: Path) -> Non
     assert [one.code for one in look(local_lake, (T, table.metadata_location))[0]] == ["F603"]
 
 
-def test_a_version_is_hit_whose_metadata_leads_to_the_file(tmp_path: Path) -> None:
+def test_a_finding_lists_the_versions_that_reach_the_file(tmp_path: Path) -> None:
     hits = make_table_versions(tmp_path)
     report = fsck(LocalStore(str(tmp_path / "catalog")), level=Level.DATA, all_versions=True, data=IcebergDataChecks())
     assert {

@@ -115,7 +115,7 @@ def registered(catalog: OlympiaCatalog, folder: Path, document: dict[str, Any]) 
     [DOCUMENT, {**DOCUMENT, **EMPTY}, {name: value for name, value in DOCUMENT.items() if name != "refs"}],
     ids=["full", "empty", "no refs"],
 )
-def test_what_is_written_in_another_way_is_not_lost(catalog, tmp_path, document):
+def test_metadata_in_another_notation_survives_a_commit(catalog, tmp_path, document):
     registered(catalog, tmp_path, document)
     for value in ("1", "2"):
         catalog.load_table("ns.t").transaction().set_properties(n=value).commit_transaction()
@@ -138,7 +138,7 @@ def test_what_is_written_in_another_way_is_not_lost(catalog, tmp_path, document)
         ("partition-statistics[0]", lambda one: one["partition-statistics"][0]),
     ],
 )
-def test_what_a_commit_would_lose_is_not_committed_over(
+def test_a_commit_that_would_lose_metadata_fields_is_refused(
     catalog: OlympiaCatalog, tmp_path: Path, where: str, inside: Callable[[Any], dict[str, Any]]
 ) -> None:
     document = json.loads(json.dumps(DOCUMENT))

@@ -58,7 +58,7 @@ def test_places(location: str, place: Location) -> None:
         *("/", "/w/", "/w/\0", "/w/\ud800"),
     ],
 )
-def test_what_names_no_file(location: str) -> None:
+def test_a_location_without_a_file_is_refused(location: str) -> None:
     with pytest.raises(InvalidLocation):
         parse_location(location)
 
@@ -166,7 +166,7 @@ def test_the_text_of_a_location_is_that_location_to_every_parser(text: str) -> N
 
 @settings(max_examples=1_000)
 @given(TEXTS, st.sampled_from(["/lake/data/sales", "s3://lake/data/sales", "file:///lake/#1/sales", "/lake/a/../b"]))
-def test_what_is_in_reach_is_below_a_folder_of_the_caller(text: str, folder: str) -> None:
+def test_every_location_in_reach_is_below_the_given_folder(text: str, folder: str) -> None:
     reach = Reach((folder,))
     for location in (text, f"{folder}/{text}", f"{folder}{text}"):
         try:

@@ -111,7 +111,7 @@ def test_partitions_of_many_types(lake: Lake) -> None:
     assert found.columns[4].values == 1
 
 
-def test_delete_files_are_told_apart(lake: Lake) -> None:
+def test_delete_files_are_distinguished_by_content(lake: Lake) -> None:
     kinds = (DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES)
     metadata, _, deletes = with_deletes(lake, lake.table("t"), kinds)
     found = listed(metadata)
@@ -125,7 +125,7 @@ def test_a_table_without_a_snapshot_has_no_files(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("what", ["metadata", "manifest list", "manifest"])
-def test_what_is_missing_is_raised(lake: Lake, what: str) -> None:
+def test_a_missing_metadata_file_is_an_error(lake: Lake, what: str) -> None:
     files = files_of(lake.table("t"))
     location = {"metadata": files.metadata, "manifest list": files.manifest_list, "manifest": files.manifests[0]}[what]
     lake.delete(location)

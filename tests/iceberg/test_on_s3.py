@@ -129,7 +129,7 @@ def test_deltacat_in_a_bucket(settings: dict[str, str], tmp_path: Path) -> None:
     assert catalog.load_table("ops.jobs").scan().to_arrow().num_rows == 6
 
 
-def test_rows_of_deltacat_are_written_anew_in_a_bucket(settings: dict[str, str], tmp_path: Path) -> None:
+def test_rows_of_deltacat_are_rewritten_in_a_bucket(settings: dict[str, str], tmp_path: Path) -> None:
     made, schema = DeltacatWriter(tmp_path / "made"), numbered(("id", pa.int64()), keys=["id"])
     with made.transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("anew"), "t", schema))

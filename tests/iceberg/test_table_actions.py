@@ -59,7 +59,7 @@ def test_an_append_is_an_insert_with_its_data_files(catalog: OlympiaCatalog, tab
     assert action_detail(insert)["added_files"] == 2
 
 
-def test_an_action_moves_the_table_and_says_what_it_expects(catalog: OlympiaCatalog, table: Table) -> None:
+def test_an_action_records_the_expected_metadata_location(catalog: OlympiaCatalog, table: Table) -> None:
     before = table.metadata_location
     table.append(ROWS)
     [insert] = last_actions(catalog)
@@ -95,7 +95,7 @@ def test_columns_come_go_and_are_renamed(catalog: OlympiaCatalog, table: Table) 
     assert types(catalog) == ["TABLE_ALTER"]
 
 
-def test_what_takes_files_away(catalog: OlympiaCatalog, table: Table) -> None:
+def test_removed_data_files_are_listed_in_the_action(catalog: OlympiaCatalog, table: Table) -> None:
     table.append(ROWS)
     [file] = table.inspect.files().to_pylist()
     table.delete("id = 1")

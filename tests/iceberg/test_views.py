@@ -85,7 +85,7 @@ def test_a_view_in_a_transaction(ns: OlympiaCatalog, version: Any) -> None:
     assert ns.load_view("ns.v").schema().column_names == ["id"]
 
 
-def test_a_view_that_is_not_there(ns: OlympiaCatalog) -> None:
+def test_a_missing_view_is_reported_by_every_call(ns: OlympiaCatalog) -> None:
     with pytest.raises(NoSuchViewError, match=r"View does not exist: ns.none"):
         ns.drop_view("ns.none")
     with pytest.raises(NoSuchViewError, match=r"View does not exist: ns.none"):

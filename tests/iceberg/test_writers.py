@@ -101,14 +101,14 @@ def test_many_appends_to_one_table_all_succeed(catalog: OlympiaCatalog, table: T
 
 
 @pytest.mark.skipif(not RETRIES, reason="this PyIceberg makes no append again")
-def test_an_append_that_comes_second_is_made_again(catalog: OlympiaCatalog, table: Table) -> None:
+def test_an_append_after_a_lost_race_is_repeated(catalog: OlympiaCatalog, table: Table) -> None:
     first = lambda: catalog.load_table("ns.t").append(ROWS)  # noqa: E731
     late = through(BeforeRoot(catalog.store_catalog.store, first), catalog)
     late.load_table("ns.t").append(ROWS)
     assert rows_in(catalog) == 6
 
 
-def test_a_commit_whose_requirements_are_met_all_the_same_is_made_again(catalog: OlympiaCatalog, table: Table) -> None:
+def test_a_commit_with_requirements_still_met_is_repeated(catalog: OlympiaCatalog, table: Table) -> None:
     """Properties do not ask which snapshot is current."""
     first = lambda: catalog.load_table("ns.t").append(ROWS)  # noqa: E731
     late = through(BeforeRoot(catalog.store_catalog.store, first), catalog)
@@ -132,7 +132,7 @@ def test_incompatible_changes_conflict(catalog: OlympiaCatalog, table: Table) ->
     assert len(metadata_files(catalog)) == 2
 
 
-def test_two_who_create_the_same_table(catalog: OlympiaCatalog, table: Table) -> None:
+def test_a_concurrent_create_of_the_same_table_fails(catalog: OlympiaCatalog, table: Table) -> None:
     first = lambda: catalog.create_table("ns.u", ROWS.schema)  # noqa: E731
     late = through(BeforeRoot(catalog.store_catalog.store, first), catalog)
     with pytest.raises(TableAlreadyExistsError):
@@ -336,7 +336,7 @@ def test_several_processes_work_in_one_transaction(catalog: OlympiaCatalog, tabl
     assert (catalog.version, rows_in(catalog), rows_in(catalog, "ns.u")) == (before + 1, 3, 3)
 
 
-def test_a_distributed_transaction_conflicts_with_who_was_first(catalog: OlympiaCatalog, table: Table) -> None:
+def test_a_distributed_transaction_conflicts_with_an_earlier_append(catalog: OlympiaCatalog, table: Table) -> None:
     running = distributed.begin(catalog.store_catalog)
     catalog.inside(running.id).load_table("ns.t").append(ROWS)
     table.append(ROWS)
@@ -368,7 +368,7 @@ def fails(inside: OlympiaCatalog) -> None:
 
 
 @pytest.mark.parametrize("read", [reads_table, reads_none, reads_list, fails])
-def test_what_is_read_in_a_distributed_transaction_decides_about_conflicts(
+def test_reads_in_a_distributed_transaction_cause_conflicts(
     catalog: OlympiaCatalog, table: Table, read: Callable[[OlympiaCatalog], None]
 ) -> None:
     running = distributed.begin(catalog.store_catalog, IsolationLevel.SERIALIZABLE)
@@ -398,7 +398,7 @@ class FailsAfterTheSave(WrappedStore):
             self.clock.advance(31 * MINUTE)
 
 
-def test_metadata_that_a_save_has_stays_whatever_fails_after_it(tmp_path: Path) -> None:
+def test_metadata_of_a_save_survives_a_later_failure(tmp_path: Path) -> None:
     """A save that took too long is made again; the first one stands all the same."""
     clock, warehouse = FakeClock(), str(tmp_path / "lake")
     store = FailsAfterTheSave(open_store(warehouse), clock)
@@ -413,7 +413,7 @@ def test_metadata_that_a_save_has_stays_whatever_fails_after_it(tmp_path: Path) 
     assert rows_in(catalog) == 0
 
 
-def test_a_file_that_was_there_before_stays(catalog: OlympiaCatalog, table: Table, tmp_path: Path) -> None:
+def test_a_failed_create_keeps_an_existing_file(catalog: OlympiaCatalog, table: Table, tmp_path: Path) -> None:
     (tmp_path / "there.json").write_text("somebody else's")
     changes = TableChanges(catalog.store_catalog.begin(), catalog.metadata_files)
     changes.create(TableName("ns", "u"), table.metadata, str(tmp_path / "there.json"))

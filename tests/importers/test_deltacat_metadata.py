@@ -76,7 +76,7 @@ def test_short_forms(data, value):
         (b"\x91" * 100 + b"\x90", "deeply"),
     ],
 )
-def test_what_is_wrong_is_said(data, why):
+def test_malformed_msgpack_is_reported_with_its_reason(data, why):
     with pytest.raises(metadata.Malformed, match=why):
         metadata.decode(data)
 

@@ -161,7 +161,7 @@ def halved(chosen):
             yield share
 
 
-def test_any_deltas_leave_what_they_leave_one_by_one():
+def test_merging_deltas_equals_applying_them_in_order():
     """Against the rules said plainly, in dictionaries and lists."""
     chosen, columns, compared = random.Random(7), (("a", pa.int64()), ("b", pa.string()), ("v", pa.int64())), 0
     for _ in range(400):
@@ -216,7 +216,7 @@ def test_a_delete_says_by_which_columns(world, partition):
     assert world.rows() == [(3, "b")]
 
 
-def test_what_is_plain_stays_where_it_is(world):
+def test_partitions_without_upserts_are_not_rewritten(world):
     with world.made.transaction() as txn:
         stream = txn.table(txn.namespace("n"), "t", SCHEMA)
         whole, merged = txn.partition(stream), txn.partition(stream)
@@ -231,7 +231,7 @@ def test_what_is_plain_stays_where_it_is(world):
     assert len(files) == 2
 
 
-def test_new_deltas_are_brought_by_writing_anew(world, partition):
+def test_new_deltas_of_a_rewritten_table_need_another_rewrite(world, partition):
     partition(1, data((1, "a")))
     partition(2, data((1, "b")), type="upsert")
     world.bring()
@@ -292,7 +292,7 @@ def packed(table, kind):
 @pytest.mark.parametrize(
     "kind", ["application/orc", "application/feather", "text/csv", "application/json", "application/avro"]
 )
-def test_what_is_not_parquet(world, partition, kind, encoding):
+def test_files_of_other_formats_are_rewritten(world, partition, kind, encoding):
     content = packed(data((1, "a"), (2, None)), kind)
     meta = {"record_count": 2, "content_encoding": encoding}
     partition(1, content if encoding == "identity" else gzip.compress(content), content_type=kind, meta=meta)
@@ -371,7 +371,7 @@ def test_an_avro_file_that_another_program_wrote(world, partition):
     assert world.rows() == [(1, "a"), (2, None)]
 
 
-def test_a_damaged_avro_file_takes_nobody_along():
+def test_a_damaged_avro_file_never_crashes_the_import():
     """Any byte that is flipped gives other values, or an error that names the file; nothing else."""
     schema = numbered(*((name, type) for name, (type, _, _) in AVRO.items()))
     rows = list(zip(*(values for _, _, values in AVRO.values()), strict=True))
@@ -421,7 +421,7 @@ def swapped(*rows, ids=("0", "0")):
         (("1", "0"), "its column 'id' has the id of 'name'"),
     ],
 )
-def test_a_file_whose_ids_are_wrong_is_read_by_its_names(world, partition, ids, reason):
+def test_file_with_wrong_ids_is_read_by_column_names(world, partition, ids, reason):
     """DeltaCAT reads it so. Without --rewrite it is left out, the advice brings it, and other files stay plain."""
     plain = partition(1, data((1, "a")))
     odd = partition(2, swapped((2, "b"), (3, "c"), ids=ids))
@@ -457,7 +457,7 @@ def test_files_and_tables_with_ids_and_without_are_merged(world, table, file):
     assert world.rows() == [(1, "x"), (2, "b")]
 
 
-def test_a_file_whose_ids_are_wrong_among_upserts(world, partition):
+def test_a_file_with_wrong_ids_among_upserts_is_read(world, partition):
     partition(1, swapped((1, "a"), (2, "b")))
     partition(2, swapped((1, "x"), ids=("1", "0")), type="upsert")
     assert why(world.bring()[0]) == []
@@ -465,7 +465,7 @@ def test_a_file_whose_ids_are_wrong_among_upserts(world, partition):
 
 
 @pytest.mark.parametrize("delta", [{}, {"type": "upsert"}], ids=["append", "upsert"])
-def test_a_file_whose_ids_are_wrong_and_its_names_too(world, partition, delta):
+def test_file_with_wrong_ids_and_names_is_left_out(world, partition, delta):
     """A column of a strange name may be one that was renamed: nothing is guessed. What is sound comes all the same."""
     columns = [field.with_name(name) for field, name in zip(swapped((1, "a")).schema, ("id", "what"), strict=True)]
     partition(1, data((1, "a")))
@@ -560,7 +560,7 @@ def test_damage_at_the_source_takes_no_written_rows_away(world, partition, harm)
 
 
 @pytest.mark.parametrize("rewrite", [True, False])
-def test_what_nobody_can_go_on_with_takes_no_written_rows_away(world, partition, rewrite):
+def test_an_unreadable_new_delta_keeps_the_rewritten_rows(world, partition, rewrite):
     partition(1, data((1, "a"), (2, "b")))
     partition(2, data((1, "x")), type="upsert")
     world.bring()
@@ -706,7 +706,7 @@ class TestWhatIsNotKnown:
         assert (version, world.written) == (1, 0)
         assert [one.part for one in done.left_out] == ["rows of 1 partitions of table n.t"]
 
-    def test_one_that_is_more_than_there_is_memory_for(self, world, partition):
+    def test_a_partition_too_large_for_memory_is_not_rewritten(self, world, partition):
         content = gzip.compress(b"1,a\n".ljust(2**28, b"\n"), 1)
         partition(1, content, content_type="text/csv", meta={"content_encoding": "gzip"})
         with small_memory():
@@ -719,7 +719,7 @@ class TestWhatIsNotKnown:
         assert (world.written, world.rows()) == (1, [(1, "a")])
         assert (world.bring()[0].unchanged, world.written) == (2, 0)
 
-    def test_one_whose_parts_fit_comes_part_by_part(self, world, partition):
+    def test_a_partition_larger_than_memory_is_rewritten_in_parts(self, world, partition):
         """Twelve files that fit into memory one by one, and not together; each names rows of the one before."""
         text = "x" * 2000
         for number in range(12):
@@ -736,7 +736,7 @@ class TestWhatIsNotKnown:
         ) == [(at, str(min(at // 9_000, 11))) for at in range(109_000)]
 
     @pytest.mark.parametrize("keys", [(), ({"key": ["id"], "transform": {"name": "identity"}},)], ids=["", "by id"])
-    def test_what_a_part_became_goes_if_another_part_cannot_be_written(self, world, monkeypatch, keys):
+    def test_written_parts_are_deleted_after_another_part_fails(self, world, monkeypatch, keys):
         """Files that no metadata names would stay for ever."""
         monkeypatch.setattr(rewrite, "_AT_ONCE", 1)
         with world.made.transaction() as txn:
@@ -793,7 +793,7 @@ class TestWhatIsNotKnown:
         assert "it lacks the column 'id', which is a merge key" in "".join(why(world.bring()[0]))
         assert world.rows() == []
 
-    def test_a_file_that_is_gone(self, world, partition):
+    def test_a_missing_source_file_is_reported(self, world, partition):
         path = partition(1, data((1, "a")), type="upsert")
         (world.made.folder / path).unlink()
         assert f"{path} is not there" in "".join(why(world.bring()[0]))

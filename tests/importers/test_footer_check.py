@@ -48,7 +48,7 @@ def verdict(data, quick, monkeypatch):
 
 
 @pytest.mark.parametrize("options", USUAL.values(), ids=USUAL)
-def test_what_arrow_writes_is_usual(options, monkeypatch):
+def test_footers_written_by_arrow_take_the_fast_path(options, monkeypatch):
     """Else a wide table, which has a hundred thousand columns in its groups of rows, takes seconds."""
     known, quick = [], footers._quick
     assert (

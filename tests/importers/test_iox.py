@@ -195,7 +195,7 @@ def test_a_history_that_is_cut_goes_on_where_it_was(iox, tmp_path):
     check_catalog(store)
 
 
-def test_what_another_import_does_meanwhile_is_not_undone(tmp_path):
+def test_a_concurrent_import_is_not_undone(tmp_path):
     iox = IoxCatalog(tmp_path / "metrics")
     iox.commit(iox.add(iox.data("cpu", rows([1], v=[1]))))
     store = new_store(tmp_path / "catalog")

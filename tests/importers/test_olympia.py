@@ -101,7 +101,7 @@ class TestReading:
         assert (done.created, done.unchanged, version) == ([], 84, 1)
         assert set(read.values()) == {1}
 
-    def test_what_changed(self, source):
+    def test_changes_at_the_source_are_imported(self, source):
         store = new_store()
         self.read(source, store)
         with source.transaction() as transaction:
@@ -117,7 +117,7 @@ class TestReading:
         assert held(store) == held(source.store)
 
 
-def test_a_source_whose_id_is_empty_or_odd(sources):
+def test_source_with_an_empty_or_odd_id_is_imported(sources):
     """The id is part of a property's name here."""
     for id in ("", "name", "a" * 2000, "\x1b[31m/..\\"):
         source = Catalog.create(MemoryStore())
@@ -172,7 +172,7 @@ class TestNamesThatAreTakenAgain:
         check_catalog(store)
 
     @pytest.mark.parametrize("since", ["s.a>r.a -s +s r.a>s.a", "s>q r>s q>r"])
-    def test_what_cannot_be_done_is_told_and_nothing_is_lost(self, source, since):
+    def test_impossible_changes_are_reported_and_lose_nothing(self, source, since):
         """A namespace with a remaining table cannot be created again, and two names cannot be exchanged."""
         store = new_store()
         for words in ("+s +r +s.a", since):
@@ -182,7 +182,7 @@ class TestNamesThatAreTakenAgain:
         assert held(store).keys() == held(source.store).keys()
         assert done.left_out
 
-    def test_what_was_put_into_a_namespace_here_keeps_it(self, source):
+    def test_own_tables_keep_a_namespace_dropped_at_the_source(self, source):
         store = new_store()
         change(source, "+s")
         bring(source, store)

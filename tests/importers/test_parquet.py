@@ -129,7 +129,7 @@ def test_each_file_is_opened_once(raw, tmp_path, at_once, monkeypatch):
     assert set(CountingIO.opened.values()) == {1}
 
 
-def test_what_another_import_added_meanwhile_is_not_added_twice(raw, tmp_path):
+def test_files_added_by_a_concurrent_import_are_not_repeated(raw, tmp_path):
     world = World(tmp_path / "c", raw)
     world.bring()
     write_parquet(raw / "t" / "3.parquet", v=[3])
@@ -189,7 +189,7 @@ class TestFolders:
         assert list(left_out) == [folder.rstrip("/") or "."]
         assert what in left_out[folder.rstrip("/") or "."]
 
-    def test_what_only_looks_like_one(self):
+    def test_a_folder_that_only_resembles_delta_is_imported(self):
         folders, left_out = self.found("my_delta_log/p.parquet", "a/t2/p.parquet", "a/t/_delta_log/0.json")
         assert sorted(folders) == ["a/t2", "my_delta_log"]
         assert list(left_out) == ["a/t"]
@@ -230,7 +230,7 @@ class TestFooters:
     def test_one_that_claims_more_than_it_has(self, read, data, claimed):
         assert "not written to its end" in read(data[:-8] + struct.pack("<I", claimed) + b"PAR1")
 
-    def test_one_whose_footer_is_enormous(self, read, data, tmp_path):
+    def test_a_file_with_an_enormous_footer_is_left_out(self, read, data, tmp_path):
         with open(tmp_path / "f.parquet", "wb") as file:
             file.truncate(2 * MOST_BYTES)
             file.seek(2 * MOST_BYTES - 8)
@@ -328,7 +328,7 @@ class TestWhatWasChangedHere:
         assert world.rows("raw.t") == [0, 2, 7]
 
     @pytest.mark.parametrize("is_noted", [True, False])
-    def test_snapshots_whose_files_are_gone_tell_nothing(self, world, is_noted):
+    def test_table_with_lost_iceberg_manifest_lists_is_left_out(self, world, is_noted):
         [first] = self.table(world).snapshots()
         self.table(world).overwrite(self.table(world).scan().to_arrow().slice(0, 1))
         assert self.add_and_bring(world).left_out == []

@@ -56,7 +56,7 @@ def test_a_creation_in_doubt(name):
     assert scene.done == {name, "other"}
 
 
-def test_an_expire_whose_listings_lag():
+def test_an_expire_is_harmless_while_listings_lag():
     """Files missing in a listing are young, and files still listed are gone: neither does harm.
 
     A mark that is missing in a listing has not rested.

@@ -288,7 +288,7 @@ def test_a_schedule_can_be_run_again():
 
 
 @pytest.mark.parametrize("pair", [("writer", "purge"), ("reader", "mark")], ids="-".join)
-def test_a_schedule_that_is_not_run_ends_as_the_one_that_stands_for_it(pair, monkeypatch):
+def test_a_skipped_schedule_ends_like_its_representative(pair, monkeypatch):
     def ends() -> tuple[list[bytes], int]:
         scene = Scene(marked, {name: CAST[name] for name in pair}, may_refuse=[VersionNotFound])
         return [digest(run.about["world"], run.ended) for run in explore(scene.play, 1)], scene.runs
@@ -337,7 +337,7 @@ def _mark_below(version: int) -> Work:
     return work
 
 
-def test_without_its_check_a_mark_brings_back_what_is_purged(monkeypatch):
+def test_without_its_check_a_mark_revives_purged_versions(monkeypatch):
     def scene() -> Scene:
         return Scene(aged, {"slow": _mark_below(3), "expire": in_turn(mark_now, HOUR, purge_now)})
 
@@ -364,7 +364,7 @@ def test_without_their_checks_an_undo_and_a_purge_both_have_their_way(monkeypatc
 # Revival
 
 
-def test_without_the_refusal_a_rollback_brings_back_what_is_being_deleted(monkeypatch):
+def test_without_the_refusal_a_rollback_revives_deleted_files(monkeypatch):
     def scene() -> Scene:
         return Scene(marked, {"rollback": rollback(2), "purge": purge_now}, may_refuse=[VersionNotFound])
 
@@ -374,7 +374,7 @@ def test_without_the_refusal_a_rollback_brings_back_what_is_being_deleted(monkey
     assert "missing" in str(found.violation)
 
 
-def test_without_the_refusal_on_rebase_a_rollback_brings_back_what_is_being_deleted(monkeypatch):
+def test_without_refusal_on_rebase_a_rollback_revives_deleted_files(monkeypatch):
     points = _only(("rollback", "create", "vn/"), ("expire", "delete", "vn/"))
 
     def scene() -> Scene:
@@ -430,7 +430,7 @@ class _Whole(Scene):
             read_tree(world, versions.root_path(number), f"version {number}")
 
 
-def test_without_looking_at_revivals_since_the_plan_a_purge_deletes_what_came_back(monkeypatch):
+def test_without_looking_for_revivals_a_purge_deletes_revived_files(monkeypatch):
     """Rollbacks, restores and exports of this program bring back only what a purge keeps anyway, because they are
     refused below `oldest`: for those, looking again is a second defence. So the one that comes between here is of a
     program that does not refuse.
@@ -516,7 +516,7 @@ def test_without_the_grace_period_a_purge_takes_files_of_a_writer_at_work(monkey
     assert "missing" in str(found.violation)
 
 
-def test_without_the_quarantine_a_purge_takes_what_is_being_looked_at(monkeypatch):
+def test_without_the_quarantine_a_purge_deletes_files_being_read(monkeypatch):
     def scene() -> Scene:
         return Scene(
             aged, {"reader": read_old(3), "expire": in_turn(mark_now, purge_now)}, may_refuse=[VersionNotFound]
@@ -528,7 +528,7 @@ def test_without_the_quarantine_a_purge_takes_what_is_being_looked_at(monkeypatc
     assert "reader ended in Damaged" in str(found.violation)
 
 
-def test_without_writing_old_files_again_a_writer_commits_what_is_deleted(monkeypatch):
+def test_without_rewriting_old_files_a_commit_names_deleted_files(monkeypatch):
     def scene() -> Scene:
         return Scene(aged, {"writer": writer("x"), "expire": in_turn(HOUR, mark_now, HOUR, purge_now)})
 
@@ -560,7 +560,7 @@ def _slept() -> Scene:
     return Scene(aged, {"writer": writer("x"), "days": FREEING})
 
 
-def test_without_the_check_of_the_freed_name_a_commit_is_acknowledged_that_nobody_sees(monkeypatch):
+def test_without_freed_name_check_an_acknowledged_commit_is_lost(monkeypatch):
     check_all(explore(_slept().play, 1, points=_of("writer")))
     monkeypatch.setattr(commit, "_check_not_freed", lambda transaction, version: None)
     found = _find(explore(_slept().play, 1, points=_of("writer")))
@@ -710,7 +710,7 @@ def _purge_that_lists_late(stage: Stage) -> None:
             stage.store.delete_many([file.path])
 
 
-def test_listing_candidates_after_the_commit_deletes_what_is_new():
+def test_listing_candidates_after_the_commit_deletes_new_files():
     def scene(work: Work) -> Scene:
         return Scene(marked, {"purge": work, "writer": writer("x"), "clock": waiting(2 * HOUR)})
 
@@ -733,7 +733,7 @@ def test_without_looking_for_live_transactions_their_files_go(monkeypatch):
     assert "cannot be loaded" in str(found.violation) or "missing" in str(found.violation)
 
 
-def test_without_looking_for_exports_what_they_share_goes(monkeypatch):
+def test_without_looking_for_exports_a_purge_deletes_shared_files(monkeypatch):
     def scene() -> Scene:
         actors = {"export": share(3), "expire": in_turn(HOUR, mark_now, HOUR, purge_now)}
         return Scene(aged, actors, may_refuse=[VersionNotFound])
@@ -744,7 +744,7 @@ def test_without_looking_for_exports_what_they_share_goes(monkeypatch):
     assert "what export pinned is not whole" in str(found.violation)
 
 
-def test_a_save_that_took_long_is_made_again(monkeypatch):
+def test_a_slow_save_is_repeated(monkeypatch):
     """Until the save stands, age alone protects the files that it names."""
 
     def scene() -> Scene:

@@ -59,7 +59,7 @@ def test_two_runs_at_the_same_time(store):
     assert list(first) == [ApplyStep(3, 2, True)]
 
 
-def test_two_runs_at_the_same_time_of_what_could_be_done_twice(store):
+def test_two_concurrent_runs_apply_each_step_once(store):
     text = "".join(f'{{"do": "ns create", "name": "n{number}", "if_not_exists": true}}\n' for number in range(4))
     text += '{"do": "catalog alter", "set": {"k": "v"}}\n' * 4
     first, second = steps(store, text), steps(store, text)
@@ -69,7 +69,7 @@ def test_two_runs_at_the_same_time_of_what_could_be_done_twice(store):
     assert Catalog(store).snapshot().version == 3, "the last step has nothing left to change"
 
 
-def test_a_step_that_changed_nothing_is_not_done_by_a_second_run_for_which_it_would(store):
+def test_step_without_effect_is_skipped_by_a_second_run(store):
     """At its place in the order the step had no effect; after the later steps it would have one."""
     alters = [f'{{"do": "catalog alter", "set": {{"k": "{value}"}}}}' for value in ("old", "old", "new")]
     creates = ['{"do": "ns create", "name": "n", "if_not_exists": true}'] * 2 + ['{"do": "ns drop", "name": "n"}']
@@ -107,7 +107,7 @@ def test_nothing_is_committed_for_nothing(store):
     assert (done.version, done.actions) == (0, ())
 
 
-def test_lines_are_parsed_as_they_are_asked_for():
+def test_lines_are_parsed_only_on_request():
     parsed = parse_lines(['{"do": "ns create", "name": "a"}', "", "nonsense"])
     assert next(parsed).number == 1
     with pytest.raises(InvalidLine, match="line 3"):

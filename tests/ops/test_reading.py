@@ -41,7 +41,7 @@ def test_the_log_reads_the_roots_that_it_shows_and_no_others(tall):
     assert not [path for path in store.paths("read", "read_many") if path.startswith(("node/", "def/ns"))]
 
 
-def test_a_diff_does_not_read_what_both_versions_share():
+def test_a_diff_does_not_read_shared_nodes():
     catalog = make_big_catalog(MemoryStore(), 3, 2000, order=16)
     change(catalog, lambda t: t.create_table(table("ns000001.new"), location(0)))
     store = CountingStore(catalog.store)
@@ -73,7 +73,7 @@ def _create(name):
     return lambda t: t.create_table(table(name), location(0))
 
 
-def test_a_diff_of_every_pair_of_versions_is_what_the_checker_finds(tall):
+def test_a_diff_of_versions_agrees_with_the_checker(tall):
     contents = {version.number: version.contents for version in check_versions(tall.store)}
     for old, new in ((0, 4), (4, 0), (1, 3), (2, 2)):
         found = {change.name for change in diff(tall.snapshot(_at(old)), tall.snapshot(_at(new)))}
@@ -98,7 +98,7 @@ def test_nodes_are_counted_and_files_reached_as_the_checker_does(tall):
         (-(10**18), f"{-(10**18)} ms"),
     ],
 )
-def test_times_are_text_whatever_they_are(millis, text):
+def test_any_time_has_a_text(millis, text):
     assert time_text(millis) == text
 
 

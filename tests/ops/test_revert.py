@@ -150,7 +150,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("level", [IsolationLevel.SNAPSHOT, IsolationLevel.SERIALIZABLE])
 @pytest.mark.parametrize("statements", CHANGES.values(), ids=CHANGES)
-def test_what_a_version_did_is_taken_back_and_that_is_taken_back_again(catalog, statements, level):
+def test_a_revert_can_itself_be_reverted(catalog, statements, level):
     before = content(catalog)
     version = change(catalog, *statements)
     after = content(catalog)
@@ -175,7 +175,7 @@ def test_taken_back_twice_is_nothing(catalog, statements):
     assert content(catalog) == before
 
 
-def test_a_range_is_one_commit_and_what_is_in_between_counts_once(catalog):
+def test_a_revert_of_a_range_is_one_combined_commit(catalog):
     before = content(catalog)
     first = change(catalog, *CHANGES["alter"])
     change(catalog, lambda t: t.drop_table(table("a.t0")), lambda t: t.create_namespace(ns("n")))
@@ -224,7 +224,7 @@ SINCE = {
 
 
 @pytest.mark.parametrize(("done", "since", "expected"), SINCE.values(), ids=SINCE)
-def test_what_was_changed_again_is_a_conflict_and_nothing_is_written(catalog, done, since, expected):
+def test_a_revert_of_objects_changed_since_conflicts_without_writing(catalog, done, since, expected):
     version = change(catalog, *CHANGES[done])
     last = change(catalog, since)
     files = {file.path for file in catalog.store.list()}
@@ -246,7 +246,7 @@ def test_what_was_changed_again_is_a_conflict_and_nothing_is_written(catalog, do
     assert {file.path for file in catalog.store.list()} == files
 
 
-def test_all_conflicts_are_told(catalog):
+def test_a_revert_reports_all_conflicts(catalog):
     version = change(catalog, *CHANGES["alter"])
     change(catalog, lambda t: t.drop_namespace(ns("a"), cascade=True))
     with pytest.raises(RevertConflict) as caught:
@@ -258,7 +258,7 @@ def test_all_conflicts_are_told(catalog):
     ]
 
 
-def test_what_came_back_under_another_name_does_not_come_back_twice(catalog):
+def test_a_revert_does_not_duplicate_an_object_restored_elsewhere(catalog):
     version = change(catalog, lambda t: t.drop_table(table("a.t0")))
     old = catalog.snapshot(AtVersion(1)).table(table("a.t0"))
     change(catalog, lambda t: t.restore(old, 1))
@@ -268,7 +268,7 @@ def test_what_came_back_under_another_name_does_not_come_back_twice(catalog):
     assert [one["why"] for one in caught.value.conflicts] == ["exists as b.home now"]
 
 
-def test_what_comes_into_a_namespace_goes_along_when_it_takes_its_name_back(catalog):
+def test_a_reverted_namespace_rename_takes_newer_tables_along(catalog):
     version = change(catalog, *CHANGES["rename a namespace"])
     change(
         catalog,
@@ -294,7 +294,7 @@ def test_another_writer_is_met_as_by_every_commit(catalog):
         catalog.commit(again)
 
 
-def test_inside_a_distributed_transaction_that_has_done_more(catalog):
+def test_a_revert_joins_other_changes_in_a_distributed_transaction(catalog):
     version = change(catalog, *CHANGES["drop"])
     begun = distributed.begin(catalog)
     begun.transaction.create_table(table("a.mine"), location())
@@ -327,7 +327,7 @@ def test_inside_a_distributed_transaction_that_has_done_more(catalog):
         (4711, ExpireDef(), "4711", ()),
     ],
 )
-def test_what_another_command_takes_back(type, payload, words, command):
+def test_a_version_that_needs_another_command_is_not_reverted(type, payload, words, command):
     with pytest.raises(NotRevertible, match=words) as caught:
         check_revertible(9, [Action(type, None, b"", payload.SerializeToString())])
     assert caught.value.command == command
@@ -381,7 +381,7 @@ def test_random_versions_taken_back_in_turn_lead_to_the_beginning(catalog, seed)
     assert content(catalog) == before
 
 
-def test_what_came_since_and_would_take_a_former_name_is_a_conflict(catalog):
+def test_newer_table_at_a_former_name_is_a_conflict(catalog):
     version = change(
         catalog,
         lambda t: t.rename_namespace(ns("a"), ns("c")),
@@ -393,7 +393,7 @@ def test_what_came_since_and_would_take_a_former_name_is_a_conflict(catalog):
     assert [(one["namespace"], one["name"]) for one in stopped.value.conflicts] == [("c", "t1")]
 
 
-def test_what_kept_its_name_in_an_exchange_and_went_since_stays_away(catalog):
+def test_a_revert_does_not_restore_a_table_dropped_since(catalog):
     version = change(catalog, *CHANGES["another namespace takes the name"])
     change(catalog, lambda t: t.drop_table(table("a.t1")))
     revert(catalog, version)
@@ -424,7 +424,7 @@ def _random_version(catalog: Catalog, draw: random.Random) -> None:
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_whatever_became_of_namespaces_is_taken_back(part):
+def test_any_changes_of_namespaces_can_be_reverted(part):
     """Exchanges, circles, names that others have taken: with nothing since, nothing stands in the way."""
     for seed in range(part, 240, 4):
         draw, catalog = random.Random(seed), _two_namespaces()
@@ -437,7 +437,7 @@ def test_whatever_became_of_namespaces_is_taken_back(part):
 
 
 @pytest.mark.parametrize("part", range(4))
-def test_what_came_since_is_a_conflict_or_stays(part):
+def test_later_changes_conflict_with_a_revert_or_stay(part):
     outcomes = Counter()
     for seed in range(part, 240, 4):
         draw, catalog = random.Random(seed), _two_namespaces()

@@ -47,7 +47,7 @@ def _forget_merged(pending, commits, level):
         (3059, commit, "settle", _forget_merged),
     ],
 )
-def test_a_weaker_rule_is_found(monkeypatch, seed, where, rule, weaker):
+def test_histories_detect_a_weakened_conflict_rule(monkeypatch, seed, where, rule, weaker):
     """The chosen histories need the rules. If the generator draws other histories for the seeds, choose other seeds."""
     history = draw(seed)
     assert wrong(history) is None

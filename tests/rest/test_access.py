@@ -79,7 +79,7 @@ def get(served: Served, path: str, name: str = "") -> httpx.Response:
 
 @pytest.mark.parametrize("headers", [{}, bearer("nobody"), {"Authorization": "Bearer"}, {"Authorization": "x"},
                                      {"Authorization": "Basic OnNlY3JldC1hZG1pbg=="}])  # fmt: skip
-def test_without_a_token_nothing_is_told(served, headers):
+def test_requests_without_a_valid_token_are_refused(served, headers):
     for path in ("/v1/config", "/v1/namespaces", "/v1/namespaces/sales/tables/t"):
         answer = served.http.get(path, headers=headers)
         assert (answer.status_code, answer.json()["error"]["type"]) == (401, "NotAuthorizedException")
@@ -96,7 +96,7 @@ def test_no_token_is_in_the_log(served):
     assert served.lines()[-2]["by"] == "admin"
 
 
-def test_who_may_read_may_not_write(served):
+def test_a_token_that_only_reads_cannot_write(served):
     assert get(served, "/v1/namespaces/hr/tables/t", "reader").status_code == 200
     before = served.version
     answer = served.post("/v1/namespaces", {"namespace": ["x"]}, **bearer("reader"))
@@ -138,7 +138,7 @@ def test_a_token_for_a_namespace_sees_and_changes_nothing_else(served):
     assert info.by == "sales"
 
 
-def test_a_namespace_with_a_place_of_its_own_takes_its_tables_there(served, tmp_path):
+def test_a_namespace_with_its_own_location_puts_tables_there(served, tmp_path):
     """The place is the administrator's to give."""
     with served.catalog.transaction() as transaction:
         transaction.alter_namespace(NamespaceName("sales"), {"location": f"{tmp_path}/own"})
@@ -300,7 +300,7 @@ def told(served: Served) -> list[str]:
 
 
 @pytest.mark.parametrize("text", ["", " \n", "# [[token]]\n", "token = []", None], ids=repr)
-def test_an_empty_or_missing_file_admits_nobody(tmp_path, text):
+def test_an_empty_or_missing_tokens_file_admits_no_client(tmp_path, text):
     tokens = tmp_path / "tokens.toml"
     tokens.write_text(ONE)
     with serving(MemoryStore(), tokens=str(tokens)) as found:
@@ -529,7 +529,7 @@ def test_an_answer_to_a_credential_is_that_of_oauth2(served):
         ({"grant_type": EXCHANGE, "subject_token": "x"}, 401, "invalid_client"),
     ],
 )
-def test_a_credential_that_is_not_known_gets_no_token(served, fields, status, error):
+def test_an_unknown_credential_gets_no_token(served, fields, status, error):
     answer = exchanged(served, **fields)
     assert (answer.status_code, answer.json()["error"]) == (status, error)
     assert "secret-" not in answer.text

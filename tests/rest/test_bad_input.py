@@ -499,7 +499,7 @@ HOLDERS = {
 """Requests with a field that may have any content, even one that the server ignores."""
 
 
-def test_what_others_could_not_read_goes_into_no_file(served):
+def test_json_that_other_readers_reject_is_not_stored(served):
     def asked(path: str, value: str) -> httpx.Response:
         text = json.dumps(HOLDERS[path]).replace('"@"', value)
         return served.http.post(path, content=text, headers={"Content-Type": "application/json"})
@@ -572,7 +572,7 @@ def test_metadata_that_is_no_json_is_not_registered(served, value):
         assert served.http.delete(shown).status_code == 204
 
 
-def test_what_a_page_of_another_site_could_send_is_refused(served):
+def test_requests_from_pages_of_foreign_sites_are_refused(served):
     before = contents(served)
     body = json.dumps({"namespace": ["planted"]})
     for sent in ("text/plain", "application/x-www-form-urlencoded", "text/plain; application/json"):
@@ -625,7 +625,7 @@ def test_a_client_that_is_too_slow_is_let_go(tmp_path):
     assert b"RequestTimeoutException" in answers[2]
 
 
-def test_a_client_that_does_not_read_holds_nobody_up(tmp_path):
+def test_a_client_that_reads_no_answers_blocks_no_others(tmp_path):
     with serving(LocalStore(tmp_path), request_timeout=0.5, max_requests=2) as found, connection(found) as deaf:
         deaf.setblocking(False)
         request = b"GET /page.css HTTP/1.1\r\nHost: localhost\r\n\r\n" * 100
@@ -662,7 +662,7 @@ def test_a_connection_may_rest_between_requests(served):
         assert [one._patience for one in ours] == [None]
 
 
-def test_what_is_not_http_at_all(served):
+def test_a_request_that_is_not_http_gets_400(served):
     with connection(served) as client:
         client.sendall(b"\x16\x03\x01\x00\xff\xff\xff\r\n\r\n")
         assert b" 400 " in client.recv(65_536)
@@ -723,7 +723,7 @@ def test_a_pipe_is_not_waited_for(served):
     assert answer.json()["metadata"]["current-snapshot-id"] == 1
 
 
-def test_metadata_that_is_missing_or_damaged_is_told_apart_from_a_table_that_is(served):
+def test_missing_and_damaged_metadata_get_different_errors(served):
     with served.catalog.transaction() as transaction:
         transaction.create_table(TableName("s", "lost"), f"{served.catalog.store.uri}/data/lost.json")
         transaction.create_namespace(NamespaceName("x"))
@@ -741,7 +741,7 @@ def test_metadata_that_is_missing_or_damaged_is_told_apart_from_a_table_that_is(
     assert served.http.delete(f"{T}/lost").status_code == 204
 
 
-def test_too_many_at_once_are_told_to_come_back(tmp_path):
+def test_too_many_concurrent_requests_get_retry_after(tmp_path):
     with serving(LocalStore(tmp_path), max_requests=1) as found, httpx.Client(base_url=found.url) as other:
         entered: list[Any] = []
 

@@ -42,7 +42,7 @@ def schema(*fields: dict[str, Any], id: int = 1) -> list[dict[str, Any]]:
     return [{"action": "add-schema", "schema": added}, {"action": "set-current-schema", "schema-id": -1}]
 
 
-def test_a_schema_whose_number_is_taken_gets_the_next_one(served):
+def test_a_schema_with_a_taken_id_is_renumbered(served):
     made(served, "schemas")
     committed(served, "schemas", *schema(MORE))
     metadata = committed(served, "schemas", *schema(OTHER))
@@ -69,7 +69,7 @@ def test_a_snapshot_names_the_schema_that_came_with_it(served):
     assert metadata["snapshots"][0]["schema-id"] == 2
 
 
-def test_a_partitioning_and_an_order_whose_numbers_are_taken(served):
+def test_specs_and_sort_orders_with_taken_ids_are_renumbered(served):
     made(served, "specs")
 
     def spec(name: str) -> list[dict[str, Any]]:
@@ -96,7 +96,7 @@ def test_a_partitioning_and_an_order_whose_numbers_are_taken(served):
     assert (back["default-spec-id"], back["default-sort-order-id"], len(back["sort-orders"])) == (1, 1, 3)
 
 
-def test_what_is_gone_is_removed_and_makes_no_version(served):
+def test_removal_of_missing_parts_makes_no_version(served):
     made(served, "removals", properties={"a": "b"})
     metadata = committed(served, "removals", {"action": "remove-properties", "removals": ["a", "none"]})
     assert "a" not in metadata["properties"]
@@ -184,7 +184,7 @@ def test_an_update_with_nothing_to_do_is_no_error(served, case):
     assert len(metadata["schemas"]) == len(metadata["partition-specs"]) == 1
 
 
-def test_what_is_set_to_what_it_is_makes_no_version(served):
+def test_setting_equal_values_makes_no_version(served):
     metadata = made(served, "same")
     before = served.version
     committed(
@@ -289,7 +289,7 @@ def test_an_error_names_the_field(served):
         assert (answer.status_code, said in answer.json()["error"]["message"]) == (400, True), answer.text
 
 
-def test_who_was_overtaken_on_another_branch_may_try_again(served):
+def test_a_commit_overtaken_on_another_branch_is_a_conflict(served):
     """The requirements are met, and the snapshot's number is not the next one any more: that is a conflict."""
     made(served, "branches")
     committed(served, "branches", *snapshot(1, 1, None, "main"))
@@ -327,7 +327,7 @@ def test_a_table_becomes_one_of_format_3(served):
     assert served.post(f"{TABLES}/older", beyond).status_code == 400
 
 
-def test_what_a_commit_would_lose_is_not_committed_over(served):
+def test_a_commit_that_would_lose_encryption_keys_is_refused(served):
     made(served, "secret", properties={"format-version": "3"})
     loaded = served.http.get(f"{TABLES}/secret").json()
     location = loaded["metadata-location"].replace("00000-", "00001-")
@@ -361,7 +361,7 @@ def test_tables_and_views_share_their_names_in_transactions_too(served):
     assert answer.json()["error"]["message"] == "View with same name already exists: s.both"
 
 
-def test_a_rename_says_what_is_in_the_way(served):
+def test_a_rename_names_the_object_in_the_way(served):
     made(served, "here")
     made(served, "there")
     view(served, "seen")
@@ -411,7 +411,7 @@ VERSION = {
         {"default-catalog": 1},
     ],
 )  # fmt: skip
-def test_a_view_that_nobody_could_load_is_not_made(served, added):
+def test_an_unloadable_view_is_not_created(served, added):
     version = {**VERSION, **added}
     new = {"name": f"unread{len(served.lines())}", "schema": SCHEMA, "view-version": version}
     assert served.post("/v1/namespaces/s/views", new).status_code == 400

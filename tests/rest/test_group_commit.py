@@ -95,7 +95,7 @@ def create(name: str) -> Callable[[TableChanges], str]:
     return change
 
 
-def test_those_who_wait_are_one_commit(group):
+def test_waiting_changes_become_a_single_commit(group):
     assert group.together(*(create(f"n{number}") for number in range(5))) == [f"n{number}" for number in range(5)]
     assert group.catalog.snapshot().version == 2
     assert (group.commits.groups, group.commits.changes) == (2, 6)
@@ -117,7 +117,7 @@ def test_a_commit_after_a_commit_waits_three_times(store):
     assert counting.calls == {"read_many": 1, "create_many": 1, "create": 1, "write_hint": 1}
 
 
-def test_a_hint_that_cannot_be_written_is_told_once(tmp_path, caplog):
+def test_an_unwritable_hint_is_logged_once(tmp_path, caplog):
     catalog = Catalog.create(LocalStore(tmp_path))
     with ThreadPoolExecutor(1) as pool:
         group = make(catalog, pool)
@@ -161,7 +161,7 @@ def test_changes_see_those_before_them_in_the_same_commit(group):
     assert group.catalog.snapshot().find(TableName("a", "t"))
 
 
-def test_what_another_process_did_first_is_that_changes_conflict_alone(group, store):
+def test_a_conflict_with_another_process_fails_one_change_alone(group, store):
     def overtaken(changes: TableChanges) -> None:
         if not Catalog(store).snapshot().find(NamespaceName("taken")):
             with Catalog(store).transaction() as other:
@@ -173,7 +173,7 @@ def test_what_another_process_did_first_is_that_changes_conflict_alone(group, st
     assert isinstance(found[1], NamespaceExists)
 
 
-def test_what_goes_together_with_another_process_stays_one_commit(group, store):
+def test_a_compatible_commit_of_another_process_keeps_the_group(group, store):
     def overtaken(changes: TableChanges) -> None:
         with Catalog(store).transaction() as other:
             other.create_namespace(NamespaceName("beside"))
@@ -184,7 +184,7 @@ def test_what_goes_together_with_another_process_stays_one_commit(group, store):
     assert group.catalog.snapshot().version == 3
 
 
-def test_a_store_that_fails_is_told_to_all_and_the_next_is_done(store):
+def test_a_failed_write_fails_only_its_own_group(store):
     class Failing(CountingStore):
         fails = False
 
@@ -205,7 +205,7 @@ def test_a_store_that_fails_is_told_to_all_and_the_next_is_done(store):
     assert [name.namespace for name in Catalog(store).snapshot().namespaces()] == ["c"]
 
 
-def test_an_outcome_that_nobody_knows_is_told_as_such(store):
+def test_an_unknown_outcome_is_reported_as_unknown(store):
     Catalog.create(store)
 
     class Silent(AmbiguousStore):
@@ -223,7 +223,7 @@ def test_an_outcome_that_nobody_knows_is_told_as_such(store):
     assert type(raised.value).__name__ in (CommitUnknown.__name__, "CommitStateUnknownException")
 
 
-def test_of_an_outcome_that_nobody_knows_each_hears_of_its_own_files(tmp_path):
+def test_an_unknown_outcome_names_each_client_its_own_files(tmp_path):
     class Silent(WrappedStore):
         """Does not say what became of the second root."""
 
@@ -321,7 +321,7 @@ def test_a_store_that_fails_in_the_middle_of_a_change_leaves_nothing_of_it(store
     assert sorted(names) == ["after", "big", "first", "other"]
 
 
-def test_what_was_read_by_a_change_that_failed_is_read_anew_by_the_next(store):
+def test_a_read_repeated_after_a_failed_change_can_conflict(store):
     catalog = Catalog.create(store)
     with catalog.transaction() as transaction:
         transaction.create_namespace(NamespaceName("n"))
@@ -338,7 +338,7 @@ def test_what_was_read_by_a_change_that_failed_is_read_anew_by_the_next(store):
         changes.commit(Author(by="me", message=""))
 
 
-def test_nobody_is_refused_for_what_then_was_not_committed(group, store):
+def test_an_uncommitted_change_fails_no_other_change(group, store):
     with group.catalog.transaction() as transaction:
         transaction.create_namespace(NamespaceName("n"))
         transaction.create_table(TableName("n", "t"), "s3://b/0")
@@ -359,7 +359,7 @@ def test_nobody_is_refused_for_what_then_was_not_committed(group, store):
     assert group.catalog.snapshot().table(TableName("n", "t")).properties == {"k": "v"}
 
 
-def test_what_one_cannot_write_the_others_need_not_bear(group):
+def test_an_unwritable_file_fails_its_change_alone(group):
     def nowhere(changes: TableChanges) -> None:
         location = "/proc/nope/x.metadata.json"
         changes.transaction.create_table(TableName("first", "t"), location)
@@ -371,7 +371,7 @@ def test_what_one_cannot_write_the_others_need_not_bear(group):
     assert not group.catalog.snapshot().find(TableName("first", "t"))
 
 
-def test_who_leads_is_told_of_its_own_change_and_not_of_anothers(store):
+def test_the_leader_gets_the_result_of_its_own_change(store):
     """The group conflicts, so each change is done by itself: the first is committed, then the store fails."""
 
     class Failing(CountingStore):

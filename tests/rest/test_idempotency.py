@@ -34,7 +34,7 @@ def key() -> str:
     return str(uuid.uuid4())
 
 
-def test_requests_at_once_with_one_key_are_done_once():
+def test_concurrent_requests_with_the_same_key_run_once():
     async def main() -> None:
         kept, work, one = Idempotency(FakeClock()), Work(Response(b"a")), key()
         answers = await asyncio.gather(*(kept.once("ann", one, b"r", work) for _ in range(5)))
@@ -44,7 +44,7 @@ def test_requests_at_once_with_one_key_are_done_once():
     asyncio.run(main())
 
 
-def test_what_failed_for_a_while_is_done_again():
+def test_a_temporary_failure_is_retried_under_its_key():
     async def main() -> None:
         kept, one = Idempotency(FakeClock()), key()
         work = Work(Failure(503, "ServiceUnavailableException", "no"), Response(b"a"))
@@ -55,7 +55,7 @@ def test_what_failed_for_a_while_is_done_again():
     asyncio.run(main())
 
 
-def test_what_nobody_knows_the_end_of_is_not_done_again():
+def test_an_unknown_outcome_is_not_retried_under_its_key():
     """A commit that stands would find itself in its way, and the client would delete what it wrote."""
 
     async def main() -> None:
@@ -69,7 +69,7 @@ def test_what_nobody_knows_the_end_of_is_not_done_again():
     asyncio.run(main())
 
 
-def test_who_gave_up_waiting_and_comes_back_gets_the_answer_of_the_first_time():
+def test_a_retry_after_a_timeout_gets_the_first_answer():
     async def main() -> None:
         kept, one, go, done = Idempotency(FakeClock()), key(), asyncio.Event(), []
 

@@ -24,7 +24,7 @@ def commit(store: MemoryStore, name: str) -> int:
     return Catalog(store).snapshot().version
 
 
-def test_what_others_commit_is_seen_and_one_question_says_that_nothing_is_new():
+def test_latest_sees_new_commits_and_checks_with_one_request():
     store = MemoryStore()
     Catalog.create(store)
     counting = CountingStore(store)
@@ -127,7 +127,7 @@ def test_requests_that_come_together_ask_once_and_never_too_early():
     asyncio.run(main())
 
 
-def test_a_store_that_fails_is_told_and_asked_again():
+def test_a_failing_store_is_reported_and_retried():
     class Failing(WrappedStore):
         fails = False
 

@@ -163,7 +163,7 @@ def test_a_link_in_place_of_registered_metadata_leads_nowhere_else(forgetful: Wo
 
 
 @pytest.mark.parametrize("kind", ["table", "view"])
-def test_what_a_wider_token_has_read_through_a_link_is_not_given_to_a_narrower_one(here: World, kind: str) -> None:
+def test_linked_metadata_read_by_a_wider_token_stays_closed(here: World, kind: str) -> None:
     whole = {"Authorization": "Bearer admin"}
     theirs = json.dumps({**getattr(here, kind)["metadata"], "properties": {"comment": MARK}})
     (here.top / f"catalog/data/hr/{kind}.json").write_text(theirs)
@@ -322,7 +322,7 @@ def test_a_catalog_in_a_folder_with_a_doubtful_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "scheme", "options_for"), [(StrictS3, "s3", s3_options), (SmallGcs, "gs", gcs_options)], ids=["s3", "gcs"]
 )
-def test_a_bucket_takes_what_it_is_asked_for_and_nothing_else(kind: Any, scheme: str, options_for: Any) -> None:
+def test_odd_locations_in_a_bucket_are_refused_or_exact(kind: Any, scheme: str, options_for: Any) -> None:
     """There a key with `..` or `//` is a key like any other: whatever is taken, every reader finds it."""
     with kind() as server, pytest.MonkeyPatch.context() as patch:
         quiet_environment(patch)

@@ -131,7 +131,7 @@ def some(draw: random.Random, path: str) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_whatever_is_wrong_is_the_clients_mistake(served, seed):
+def test_malformed_requests_are_client_errors_and_change_nothing(served, seed):
     draw = random.Random(seed)
     for _ in range(40):
         path = draw.choice(list(BODIES))

@@ -139,7 +139,7 @@ def test_a_table_with_its_schema_snapshots_files_and_history(served):
     assert ".parquet" in files
 
 
-def test_a_name_that_is_markup_is_shown_and_is_none(served):
+def test_markup_in_a_name_is_shown_escaped(served):
     page = served.http.get("/table", params={"ns": "page", "name": HOSTILE})
     check(page)
     assert "&lt;script&gt;" in page.text
@@ -230,7 +230,7 @@ def test_a_version_unfolds_to_the_fields_that_changed(served):
     assert next(part for part in page.text.split("<li") if "renamed table" in part).startswith(' class="renamed"')
 
 
-def test_a_revert_of_an_alter_and_a_dropped_export_are_shown_as_such(tmp_path):
+def test_versions_page_shows_reverted_alters_and_dropped_exports(tmp_path):
     catalog = Catalog.create(LocalStore(tmp_path / "catalog"))
     with catalog.transaction() as transaction:
         transaction.create_namespace(NamespaceName("n"), {"owner": "ann"})
@@ -345,7 +345,7 @@ def test_a_token_for_a_namespace_sees_no_page(tmp_path, path):
         assert found.http.get(path, auth=("", "all")).status_code in (200, 400, 404)
 
 
-def test_an_older_version_is_shown_as_such_and_its_links_stay_there(served):
+def test_pages_of_an_older_version_link_to_that_version(served):
     page = served.http.get("/", params={"at": "v1"})
     assert "This is v1" in page.text
     inside = [link for link in check(page).links if link.startswith("/namespace")]
@@ -363,7 +363,7 @@ def test_an_older_version_is_shown_as_such_and_its_links_stay_there(served):
         ("/tree?path=def/x", 400), ("/files?ns=page&name=rows&skip=x", 400), ("/?after_ns=a%20b", 400),
     ],
 )  # fmt: skip
-def test_what_is_not_there_is_told_on_a_page(served, path, status):
+def test_missing_objects_and_invalid_parameters_get_an_error_page(served, path, status):
     page = served.http.get(path)
     assert page.status_code == status
     check(page)
@@ -400,7 +400,7 @@ def test_long_lists_come_in_pages(monkeypatch):
         assert tree.text.count("<rect") <= 2 * (1 + 128)
 
 
-def test_what_a_rollback_passed_over_shows_on_later_pages_too(monkeypatch):
+def test_versions_undone_by_rollback_are_marked_on_later_pages(monkeypatch):
     monkeypatch.setattr(versions, "PAGE", 3)
     catalog = Catalog.create(MemoryStore())
     for number in range(8):
@@ -416,7 +416,7 @@ def test_what_a_rollback_passed_over_shows_on_later_pages_too(monkeypatch):
     assert all(">v9</a>" in item for item in items if "undone by" in item)
 
 
-def test_a_damaged_catalog_is_shown_as_far_as_it_can_be(tmp_path):
+def test_readable_parts_of_a_damaged_catalog_are_shown(tmp_path):
     store = LocalStore(tmp_path / "catalog")
     catalog = Catalog.create(store)
     with catalog.transaction() as transaction:

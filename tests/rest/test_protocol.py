@@ -53,7 +53,7 @@ def properties_commit(uuid: str, **updates: str) -> dict[str, Any]:
     }
 
 
-def test_config_says_what_there_is_and_what_is_promised(served):
+def test_config_lists_endpoints_defaults_and_warehouses(served):
     config = served.http.get("/v1/config").json()
     assert "POST /v1/{prefix}/transactions/commit" in config["endpoints"]
     assert len(config["endpoints"]) == len(ICEBERG)
@@ -68,7 +68,7 @@ def test_config_says_what_there_is_and_what_is_promised(served):
     assert served.http.get("/v1/config", params={"warehouse": "s3://other"}).status_code == 400
 
 
-def test_a_load_that_is_known_is_not_sent_again(served):
+def test_loading_an_unchanged_table_with_its_etag_gets_304(served):
     made = make(served, "etag")
     first = served.http.get("/v1/namespaces/s/tables/etag")
     tag = first.headers["etag"]
@@ -85,7 +85,7 @@ def test_a_load_that_is_known_is_not_sent_again(served):
     assert after.json()["metadata-location"] == changed.json()["metadata-location"]
 
 
-def test_what_another_process_commits_is_seen_at_once(served):
+def test_a_commit_of_another_process_is_visible_at_once(served):
     Catalog(LocalStore(served.catalog.store.uri)).begin()
     other = Catalog(LocalStore(served.catalog.store.uri))
     for number in range(3):
@@ -116,7 +116,7 @@ def test_several_tables_are_committed_together_or_not_at_all(served):
         assert served.http.get(f"/v1/namespaces/s/tables/{name}").json()["metadata"]["properties"]["touched"] == "yes"
 
 
-def test_a_key_is_done_once_and_answered_alike(served):
+def test_repeated_requests_with_a_key_get_the_first_answer(served):
     key = str(uuid.uuid4())
     body = {"namespace": ["once"], "properties": {"a": "b"}}
     first = served.post("/v1/namespaces", body, **{"Idempotency-Key": key})
@@ -176,7 +176,7 @@ def test_metrics_and_credentials_of_a_table(served):
     assert served.post("/v1/namespaces/s/tables/none/metrics", {"report-type": "x"}).status_code == 404
 
 
-def test_registering_again_takes_the_place_only_where_that_is_wanted(served):
+def test_registering_over_a_table_needs_overwrite(served):
     first = make(served, "registered")["metadata-location"]
     second = make(served, "other")["metadata-location"]
     body = {"name": "registered", "metadata-location": second}
@@ -186,7 +186,7 @@ def test_registering_again_takes_the_place_only_where_that_is_wanted(served):
     assert loaded["metadata-location"] == second != first
 
 
-def test_engines_are_told_to_keep_the_files_of_tables_that_say_nothing_else(tmp_path):
+def test_keep_files_disables_gc_unless_the_table_enables_it(tmp_path):
     with serving(LocalStore(tmp_path), keep_files=True) as found:
         found.post("/v1/namespaces", {"namespace": ["s"]})
         path = "/v1/namespaces/s/tables/t"
@@ -204,7 +204,7 @@ def test_engines_are_told_to_keep_the_files_of_tables_that_say_nothing_else(tmp_
         assert found.http.get(path).json()["metadata"]["properties"]["gc.enabled"] == "true"
 
 
-def test_who_did_what_is_in_the_log_of_the_catalog(served):
+def test_the_log_names_author_and_operation_of_a_request(served):
     make(served, "signed")
     info = commit_info(served.catalog.snapshot().actions())
     assert info is not None
@@ -236,7 +236,7 @@ def message(answer: httpx.Response) -> str:
     return str(answer.json()["error"]["message"])
 
 
-def test_failures_are_told_in_the_words_of_icebergs_own_catalogs(served):
+def test_error_messages_match_the_catalogs_of_iceberg(served):
     """Iceberg's compatibility kit compares these messages."""
     made, http = make(served, "words"), served.http
     path, none = "/v1/namespaces/s/tables/words", {"name": "words", "schema": SCHEMA}
@@ -275,7 +275,7 @@ def test_failures_are_told_in_the_words_of_icebergs_own_catalogs(served):
         assert (answer.status_code, message(answer).startswith(f"Requirement failed: {words}")) == (409, True)
 
 
-def test_what_a_client_made_is_shown_as_it_is_and_nothing_is_null(served):
+def test_metadata_keeps_field_ids_and_contains_no_null(served):
     """The library in Java takes null for a value, and a view's fields by their ids."""
     fields = [{"id": 7, "name": "id", "required": True, "type": "int", "doc": "x"}]
     schema = {"type": "struct", "schema-id": 5, "fields": fields}
@@ -291,7 +291,7 @@ def test_what_a_client_made_is_shown_as_it_is_and_nothing_is_null(served):
     assert "metadata-location" not in staged
 
 
-def test_metadata_that_is_gone_is_not_hidden_by_what_was_read_before(served):
+def test_missing_metadata_is_not_hidden_by_the_cache(served):
     location = make(served, "gone")["metadata-location"]
     path = "/v1/namespaces/s/tables/gone"
     assert served.http.get(path).status_code == 200
@@ -314,7 +314,7 @@ class Slow(WrappedStore):
         super().create(path, data)
 
 
-def test_a_request_that_took_too_long_is_done_once_and_its_key_brings_the_answer():
+def test_a_timed_out_request_with_a_key_runs_once():
     store = Slow(MemoryStore())
     store.may.set()
     with serving(store, request_timeout=0.5) as found:

@@ -136,7 +136,7 @@ def test_names_that_a_path_must_encode(client):
     client.drop_namespace((name[0],))
 
 
-def test_a_stale_writer_is_told_and_two_tables_do_not_disturb_each_other(client):
+def test_a_stale_commit_fails_and_other_tables_are_unaffected(client):
     table = client.create_table("s.stale", SCHEMA)
     stale = client.load_table("s.stale")
     other = client.create_table("s.other", SCHEMA)

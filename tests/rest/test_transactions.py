@@ -36,7 +36,7 @@ def saves(served: Served) -> list[str]:
     return sorted(file.path for file in served.catalog.store.list("dtxn"))
 
 
-def test_those_who_read_at_once_do_not_disturb_each_other(served):
+def test_concurrent_reads_in_a_transaction_all_succeed(served):
     inside = begun(served)
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda n: served.http.get(f"{inside}/{T}/t{n}", headers=ADMIN), range(8)))
@@ -51,7 +51,7 @@ def test_those_who_read_at_once_do_not_disturb_each_other(served):
     ("GET", f"{T}/new", None), ("HEAD", f"{T}/new", None), ("GET", T, None), ("DELETE", f"{T}/new", None),
     ("POST", f"{T}/new", {"requirements": [], "updates": []}),
 ])  # fmt: skip
-def test_what_was_not_there_must_not_come(served, method, path, body):
+def test_a_table_created_after_its_miss_fails_the_transaction(served, method, path, body):
     inside = begun(served)
     served.http.request(method, f"{inside}/{path}", json=body, headers=ADMIN)
     assert served.post(f"{inside}/namespaces", {"namespace": ["because"]}, **ADMIN).status_code == 200
@@ -60,7 +60,7 @@ def test_what_was_not_there_must_not_come(served, method, path, body):
     assert (answer.status_code, answer.json()["error"]["type"]) == (409, "CommitFailedException")
 
 
-def test_who_may_change_nothing_leaves_nothing_in_it(served):
+def test_reads_with_a_read_only_token_add_no_save(served):
     inside, reader = begun(served), bearer("reader")
     before = saves(served)
     for path in ("namespaces", "namespaces/s", T, f"{T}/t0", f"{T}/none"):

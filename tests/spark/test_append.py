@@ -195,7 +195,7 @@ def test_every_type_arrives(spark, lake, registered):
         ("place struct<x: double>", "n.all", "the column place is struct<x:double>, and"),
     ],
 )
-def test_columns_that_do_not_fit_are_told_before_anything_is_written(spark, lake, columns, table, said):
+def test_columns_that_do_not_fit_are_refused_before_writing(spark, lake, columns, table, said):
     options = parse_write_options({"path": uri(lake), "table": table})
     with pytest.raises(InvalidOption) as raised:
         AppendWriter.begin(options, spark.createDataFrame([], columns).schema, overwrite=False)
@@ -212,7 +212,7 @@ def test_a_row_without_a_value_that_must_be_fails_all_of_it(spark, lake, registe
     assert files(lake, "n.flat") == [], "what other tasks wrote is gone"
 
 
-def test_what_is_refused(spark, lake, registered):
+def test_overwrite_unknown_tables_and_empty_appends_are_refused(spark, lake, registered):
     frame = spark.createDataFrame([(1,)], "id long")
     with pytest.raises(InvalidOption, match="rows are appended here"), explained():
         frame.write.format("olympia").mode("overwrite").option("table", "n.flat").save(uri(lake))
@@ -257,7 +257,7 @@ def test_several_tables_in_one_commit(spark, lake):
         files(lake, table)
 
 
-def test_an_append_of_one_name_is_made_once(spark, lake, registered):
+def test_a_repeated_append_of_a_named_run_adds_nothing(spark, lake, registered):
     frame = spark.createDataFrame([(1,), (2,)], "id long")
     for _ in range(2):
         save(frame, lake, "n.flat", run="2026-11-17")
@@ -273,7 +273,7 @@ def test_an_append_of_one_name_is_made_once(spark, lake, registered):
         files(lake, table)
 
 
-def test_a_task_that_fails_leaves_nothing_and_the_append_may_be_made_again(spark, lake, tmp_path):
+def test_a_failed_append_leaves_no_files_and_is_repeatable(spark, lake, tmp_path):
     flag = str(tmp_path / "failed")
 
     def fail_once(batches):

@@ -106,7 +106,7 @@ def test_a_table_of_sparks(spark, files, tmp_path):
         spark.sql(f"drop table if exists {name}")
 
 
-def test_settings_of_a_session_that_is_there(spark, files):
+def test_only_changeable_settings_of_a_running_session_are_changed(spark, files):
     """Settings that can be changed are changed for the command.
 
     For the others, the error names the place to set them.
@@ -145,7 +145,7 @@ def test_a_small_catalog_stays_here(files):
     assert files("sound", "-o", "name").ok().stderr == ""
 
 
-def test_a_large_catalog_goes_to_spark_when_there_is_one(spark, files, monkeypatch, tmp_path):
+def test_a_large_catalog_runs_on_spark_when_available(spark, files, monkeypatch, tmp_path):
     monkeypatch.setattr(engines, "AUTO_OBJECTS", 3)
     wanted = files("sound", "-o", "name", "--engine", "local").ok()
     done = files("sound", "-o", "name", "--parallelism", "2").ok()
@@ -205,7 +205,7 @@ def test_catalogs_that_cannot_be_sent(tmp_path):
     done.failed(2, "the storage option client_kwargs", "--engine local")
 
 
-def test_what_spark_needs_is_missing(files, monkeypatch, tmp_path):
+def test_missing_spark_java_or_pyspark_is_reported_with_advice(files, monkeypatch, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]

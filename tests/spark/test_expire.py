@@ -294,7 +294,7 @@ def test_damage_stops_it(spark, marked, tmp_path: Path):
         pass
 
 
-def test_damage_that_is_known_is_passed_over(spark, marked, tmp_path: Path):
+def test_acknowledged_damage_keeps_all_nodes_and_definitions(spark, marked, tmp_path: Path):
     """No node or definition goes by either engine while the damaged version stays."""
     place = copied(marked, tmp_path / "copy")
     hit = place.snapshot().version - 1
@@ -416,7 +416,7 @@ def test_the_driver_dies_before_any_of_its_writes(spark, marked, tmp_path: Path)
     assert min(check_catalog(stopped.store)) == 4
 
 
-def test_what_executors_lose_after_the_plan_is_made_again(spark, marked, tmp_path: Path, monkeypatch):
+def test_plan_parts_that_executors_lose_are_recomputed(spark, marked, tmp_path: Path, monkeypatch):
     """Before the list is used, between two roots of it, and between the purge and the mark."""
     place = copied(marked, tmp_path / "copy")
     policy = read_policy(place.snapshot().definition, place.clock.now_millis(), keep_last=2)
@@ -437,7 +437,7 @@ def test_what_executors_lose_after_the_plan_is_made_again(spark, marked, tmp_pat
     finish(place)
 
 
-def test_what_is_damaged_when_it_is_made_again_stops_it(spark, marked, tmp_path: Path):
+def test_a_node_damaged_before_recomputation_stops_the_expire(spark, marked, tmp_path: Path):
     """Children of a node must not be taken for dead because the node can no longer be read."""
     place = copied(marked, tmp_path / "copy")
     head = place.snapshot()

@@ -95,7 +95,7 @@ def test_to_a_bucket_and_back(on_spark, tmp_path, monkeypatch):
         bucket.close()
 
 
-def test_interrupted_and_gone_on_with(on_spark, tmp_path):
+def test_resume_on_spark_finishes_an_interrupted_local_export(on_spark, tmp_path):
     """By another engine than the one that began it. What was there stays as it was."""
     catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
     whole, dest = local(tmp_path / "whole"), local(tmp_path / "dest")
@@ -174,7 +174,7 @@ class Racing(WrappedStore):
             self.inner.create(self._path, b"somebody else's")
 
 
-def test_what_is_wrong_at_the_destination_is_the_same_error(on_spark, tmp_path):
+def test_both_engines_report_the_same_destination_errors(on_spark, tmp_path):
     catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
     node = catalog.snapshot().root.node.children[0]
 
@@ -285,7 +285,7 @@ def test_the_same_findings(on_spark, tmp_path, monkeypatch):
     assert found == expected
 
 
-def test_what_executors_lose_is_copied_once_more(spark, on_spark, tmp_path):
+def test_copies_that_executors_lose_are_repeated(spark, on_spark, tmp_path):
     catalog = make_catalog(local(tmp_path / "catalog"), tables=5, order=16)
     snapshot, dest, losing = catalog.snapshot(), local(tmp_path / "dest"), Losing(spark)
     copied = CopyFiles(FULL, catalog.store, dest, fresh=True, replaced=None, progress=losing)

@@ -101,7 +101,7 @@ def test_a_trace_becomes_one_line(text, error, said):
     ],
     ids=lambda error: error.name,
 )
-def test_an_error_of_a_task_is_what_it_was(error):
+def test_an_error_raised_in_a_task_arrives_unchanged(error):
     """The error's hint stays a hint, although the driver gets the error as text; the text is readable."""
 
     @told
@@ -118,14 +118,14 @@ def test_an_error_of_a_task_is_what_it_was(error):
     assert {**vars(found), "__notes__": None} == {**vars(error), "__notes__": None}
 
 
-def test_the_stores_own_failure_is_told():
+def test_a_failure_of_the_store_keeps_message_and_advice():
     with pytest.raises(StorageFailed) as raised, failures():
         raise StoreFailure(StorageFailed("the bucket is ill", hint="wait"))
     found = explain(RuntimeError("".join(traceback.format_exception(raised.value))))
     assert (found.message, found.hint) == ("the bucket is ill", "wait")
 
 
-def test_what_is_carried_holds_no_secret():
+def test_an_error_of_a_task_carries_no_secret():
     """Spark writes what a task raises into the logs of executors."""
     with pytest.raises(Damaged) as raised, failures():
         raise Damaged("F602", place("0.metadata.json"), f"it names {place()}")
@@ -134,18 +134,18 @@ def test_what_is_carried_holds_no_secret():
     assert explain(RuntimeError(told)).message.startswith("s3://***@lake/0.metadata.json?X-Amz-Credential=***&")
 
 
-def test_what_is_not_sparks_passes():
+def test_errors_foreign_to_spark_pass_unchanged():
     with pytest.raises(ZeroDivisionError), explained():
         raise ZeroDivisionError
 
 
-def test_what_is_ours_stays_as_it_is():
+def test_errors_of_olympia_pass_unchanged():
     with pytest.raises(Damaged) as raised, explained():
         raise Damaged("F202", "vn/0", "it is empty")
     assert raised.value.path == "vn/0"
 
 
-def test_what_is_sparks_is_explained():
+def test_errors_of_spark_are_explained():
     from pyspark.errors import PySparkRuntimeError
 
     with pytest.raises(SparkFailed, match="NOT_IMPLEMENTED"), explained():

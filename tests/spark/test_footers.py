@@ -58,7 +58,7 @@ def told(footers):
     return [one if isinstance(one, str) else (one.file, one.schema, one.metadata.to_dict()) for one in footers]
 
 
-def test_tasks_read_what_this_process_reads(spark, raw):
+def test_footers_read_by_tasks_equal_those_read_locally(spark, raw):
     folders, base = found_below(raw), f"file://{raw}"
     files = [file for folder in folders for file in folder.files]
     local = LocalFooters(base, open_io(base, {}))

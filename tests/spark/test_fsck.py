@@ -72,7 +72,7 @@ def write(store: MemoryStore, folder: Path) -> Path:
     return folder
 
 
-def test_a_sound_catalog_and_what_is_beside_it(spark, tmp_path):
+def test_orphans_and_unknown_files_in_sound_catalogs_are_found(spark, tmp_path):
     sample = make_sample(expired=True)
     store = sample.store()
     for number in range(25):
@@ -133,7 +133,7 @@ def test_the_latest_version_alone_and_the_last_sound_one_before_it(spark, tmp_pa
     assert (shallow.damaged, shallow.definitions) == (True, "listed")
 
 
-def test_what_the_log_disproves_stays_found_while_older_versions_are_looked_at(spark, tmp_path):
+def test_a_definition_that_contradicts_the_log_is_found(spark, tmp_path):
     sample = make_sample(older=4)
     store = sample.store()
     path, _ = sample.tree().entries[sample.keys.encode(table("b.t00"))]
@@ -191,7 +191,7 @@ def test_a_level_too_many_where_only_damaged_nodes_lead(spark, tmp_path):
     assert {"F206", "F210"} <= set(codes(found))
 
 
-def test_what_executors_lose_is_made_again(spark, tmp_path):
+def test_results_that_executors_lose_are_recomputed(spark, tmp_path):
     sample = make_sample()
     store = sample.store()
     spoil(store, sample.tree().leaves[0], "missing")
@@ -245,7 +245,7 @@ def test_more_lost_definitions_than_anybody_wants_to_read(spark, tmp_path):
     assert any("100 files more like these" in one.message for one in found.findings)
 
 
-def test_what_only_damaged_nodes_name_need_not_be_there(spark, tmp_path):
+def test_definitions_named_only_by_damaged_nodes_are_not_missing(spark, tmp_path):
     store = LocalStore(str(tmp_path), durable=False)
     catalog = Catalog.create(store, order=8)
     with catalog.transaction() as transaction:
@@ -265,7 +265,7 @@ def test_what_only_damaged_nodes_name_need_not_be_there(spark, tmp_path):
 
 
 @pytest.mark.parametrize(("room", "definitions"), [(0, "listed"), (-1, "no")])
-def test_missing_definitions_are_looked_for_by_what_nodes_name(spark, tmp_path, monkeypatch, room, definitions):
+def test_limit_for_listing_definitions_counts_names_that_nodes_hold(spark, tmp_path, monkeypatch, room, definitions):
     """And not by what they could name: most nodes are half full."""
     store = LocalStore(str(tmp_path), durable=False)
     catalog = Catalog.create(store, order=16)

@@ -155,7 +155,7 @@ def strict_s3() -> Iterator[StrictS3]:
         yield server
 
 
-def test_a_bucket_is_asked_once_for_each_file(spark, strict_s3: StrictS3, monkeypatch) -> None:
+def test_each_file_in_buckets_is_requested_at_most_once(spark, strict_s3: StrictS3, monkeypatch) -> None:
     quiet_environment(monkeypatch)
     properties = {
         "py-io-impl": "pyiceberg.io.fsspec.FsspecFileIO",

@@ -115,7 +115,7 @@ def test_a_table_that_cannot_be_read(read, lake, table, error, said):
         read(None, lake, table=table).collect()
 
 
-def test_columns_that_are_not_there_or_of_another_type(read, lake):
+def test_missing_columns_and_other_types_are_refused(read, lake):
     for columns, said in (("nonsense string", "has no column"), ("id string", "the column id is not a string")):
         with pytest.raises(InvalidOption, match=said), explained():
             read(None, lake, table="sales.orders", columns=columns).collect()

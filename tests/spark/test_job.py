@@ -31,7 +31,7 @@ PACKAGE = "import sys, time; from olympia_cli.spark.proof import package_zip; pr
         ("fsck --remote sc://head", "fsck --remote sc://head"),
     ],
 )
-def test_it_runs_on_spark_unless_it_is_told_otherwise(words, expected):
+def test_a_job_runs_on_spark_unless_options_choose_otherwise(words, expected):
     assert on_spark(words.split()) == expected.split()
 
 
@@ -69,7 +69,7 @@ def test_the_recipes_of_the_guide_are_one_command():
     assert recipes.operator_words(recipes.GUIDE) == recipes.submit_words(recipes.GUIDE)
 
 
-def test_what_a_killed_process_left_goes_with_the_next_start(tmp_path):
+def test_the_next_start_removes_leftovers_of_killed_processes(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
 
     def start() -> tuple[subprocess.Popen[str], Path]:

@@ -63,7 +63,7 @@ def test_nonsense_is_refused(options, error):
     assert raised.value.exit_code == 2
 
 
-def test_nothing_asked_for_is_refused():
+def test_options_that_load_nothing_are_refused():
     with pytest.raises(InvalidOption, match="load one of objects"):
         parse_options({"catalog": "/lake"})
 
@@ -90,7 +90,7 @@ INJECTED = {"provider": "olympia", "owner": "me", "location": "objects", "commen
 """Options that Spark adds for a table that is created."""
 
 
-def test_a_table_of_sparks_has_its_options_and_what_spark_says_of_it():
+def test_options_of_a_spark_table_exclude_those_spark_adds():
     given = {"catalog": "/lake", "option.catalog": "/lake", "option.version": "3", "path": "objects", **INJECTED}
     assert table_options(given) == {"catalog": "/lake", "version": "3", "path": "objects"}
     # where Spark would put the files of a table

@@ -87,7 +87,7 @@ def odd_folder(sample, tmp_path_factory) -> str:
 
 class TestObjects:
     @pytest.mark.parametrize("partitions", ["1", "2", "7", "64", "5000"])
-    def test_all_of_them_once_whatever_the_number_of_parts(self, sample, partitions):
+    def test_objects_appear_once_for_any_number_of_parts(self, sample, partitions):
         snapshot = sample.snapshot()
         expected = [
             describe_object(found, snapshot.version) for kind in list(Kind)[1:] for found in snapshot.objects(kind)
@@ -139,7 +139,7 @@ class TestObjects:
             ({"type": "nonsense"}, 0),
         ],
     )
-    def test_options_leave_what_they_ask_for(self, sample, wanted, found):
+    def test_options_filter_objects_by_type_and_name(self, sample, wanted, found):
         everything = rows_of(sample.store, "objects")
         rows = rows_of(sample.store, "objects", partitions="5", **wanted)
         assert rows == [row for row in everything if all(row[column] == value for column, value in wanted.items())]
@@ -250,7 +250,7 @@ class TestVersions:
         assert len(parts_of(grown.store, "versions")) == 2
         assert len(parts_of(grown.store, "versions", version="60")) == 1
 
-    def test_what_expire_took_is_not_there(self):
+    def test_expired_versions_have_no_rows(self):
         catalog = Catalog.create(MemoryStore())
         for number in range(6):
             with catalog.transaction() as transaction:
@@ -288,7 +288,7 @@ class TestNodes:
         assert len(set(paths)) == len(paths)
         assert set(paths) == self.reached(grown, range(int(since) if since else last, last + 1))
 
-    def test_a_row_says_what_the_node_holds(self, sample):
+    def test_a_row_counts_keys_children_and_bytes_of_nodes(self, sample):
         rows = rows_of(sample.store, "nodes")
         assert {row["kind"] for row in rows} == {"root", "node"}
         assert all(row["verified"] for row in rows)
@@ -395,7 +395,7 @@ def test_a_pin_keeps_its_version_while_others_commit():
     assert [row for part in parts for row in rows_in(catalog.store, part, "objects")] == []
 
 
-def test_what_a_worker_has_loaded_is_not_looked_through_for_garbage_after_each_task(tmp_path):
+def test_tasks_freeze_loaded_objects_for_the_garbage_collector(tmp_path):
     from pyspark import TaskContext
 
     before = gc.get_freeze_count()

@@ -48,7 +48,7 @@ def test_the_audit_log_has_every_action_in_order(spark, sample, tmp_path):
         audit_log(spark, place_of(sample), parquet=where)
 
 
-def test_the_audit_log_of_a_version_that_is_not_there(spark, sample):
+def test_the_audit_log_of_a_missing_version_fails(spark, sample):
     with pytest.raises(VersionNotFound), explained():
         audit_log(spark, place_of(sample), reference="1234")
 
@@ -108,7 +108,7 @@ def test_the_files_of_all_tables_with_statistics(spark, shelf):
     assert shown["parted"].id == catalog.snapshot().table(TableName("ns", "parted")).id
 
 
-def test_a_table_that_cannot_be_read_is_a_problem_and_stops_nobody(spark, shelf):
+def test_an_unreadable_table_is_reported_and_stops_no_others(spark, shelf):
     locations = shelf.locations
     problems = {row.name: row for row in data_files(spark, place_of(shelf.catalog), partitions=1).problems.collect()}
     assert {name: row.error for name, row in problems.items()} == {

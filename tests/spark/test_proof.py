@@ -43,7 +43,7 @@ def notes() -> list[str]:
     return []
 
 
-def test_a_file_of_a_kind_that_is_swept_lies_there_while_it_is_needed(notes):
+def test_the_proof_is_a_temporary_file_while_needed(notes):
     store = Catalog.create(MemoryStore("lake")).store
     before = [file.path for file in store.list(temporary=True)]
     with leaving(store, notes.append) as driver:
@@ -57,7 +57,7 @@ def test_a_file_of_a_kind_that_is_swept_lies_there_while_it_is_needed(notes):
     assert notes == []
 
 
-def test_whoever_sees_another_place_is_told(notes, another):
+def test_executor_that_sees_another_location_is_refused(notes, another):
     store, elsewhere = (Catalog.create(MemoryStore(name)).store for name in ("lake", "elsewhere"))
     with leaving(store, notes.append) as driver:
         proof = driver.proof
@@ -75,7 +75,7 @@ def test_whoever_sees_another_place_is_told(notes, another):
     assert Proof.parse(str(proof)) == proof
 
 
-def test_where_nothing_can_be_written_what_stands_there_counts(notes, another):
+def test_an_existing_root_proves_a_read_only_location(notes, another):
     catalog = Catalog.create(MemoryStore("lake"))
     with catalog.transaction() as transaction:
         transaction.create_namespace(NamespaceName("a"))
@@ -105,7 +105,7 @@ def test_an_export_under_way_has_its_note(notes):
         assert driver.proof.path == EXPORT_NOTE
 
 
-def test_where_nothing_is_nothing_is_made(tmp_path, notes):
+def test_a_missing_location_gets_no_proof_and_no_folder(tmp_path, notes):
     with leaving(LocalStore(str(tmp_path / "nowhere")), notes.append) as driver:
         assert pickle.loads(pickle.dumps(driver)) is None
     assert not (tmp_path / "nowhere").exists()
@@ -130,7 +130,7 @@ def test_a_process_of_its_own_looks_before_it_has_the_store(tmp_path):
     assert error.hint.startswith("mount the same folder")
 
 
-def test_the_data_source_is_told_too(tmp_path, another):
+def test_the_data_source_checks_the_proof_too(tmp_path, another):
     catalog = Catalog.create(LocalStore(str(tmp_path / "lake")))
     with CatalogPlace.at(catalog.store.uri).proven() as place:
         asked = parse_options({"catalog": place.uri, "path": "versions", "proof": str(place.proof.proof)})

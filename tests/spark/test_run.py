@@ -82,7 +82,7 @@ def test_steps_of_one_name_count_together():
     }
 
 
-def test_what_a_run_took_is_told_where_spark_is_looked_at(spark, engine, monkeypatch):
+def test_metrics_are_published_when_spark_is_observed(spark, engine, monkeypatch):
     notes: list[str] = []
     engine.run.note = notes.append
     with engine.job("fsck: definitions"):

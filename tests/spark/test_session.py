@@ -68,7 +68,7 @@ def test_a_java_that_will_not_do(monkeypatch, tmp_path, said, error):
 
 
 @pytest.mark.parametrize("scheme", ["spark", "k8s://https", "sc"])
-def test_nobody_listens(closed_port, scheme):
+def test_an_unreachable_master_or_remote_is_reported(closed_port, scheme):
     url = f"{scheme}://127.0.0.1:{closed_port}"
     with pytest.raises(SparkUnreachable, match=f"127.0.0.1:{closed_port}") as raised:
         refuse(**{"remote" if scheme == "sc" else "master": url})

@@ -117,7 +117,7 @@ def test_tasks_have_enough_to_do_and_not_too_much(spark, rows, parts):
     assert FEW_PARTS == 64
 
 
-def test_what_is_kept_is_gone_through_in_few_tasks(spark, wide, monkeypatch):
+def test_kept_results_are_processed_in_few_tasks(spark, wide, monkeypatch):
     """However many tasks made it. So most tasks of an fsck read files, and have long to do."""
     monkeypatch.setattr(walk, "NODES_A_TASK", 2)
     monkeypatch.setattr(walk, "DEFINITIONS_A_TASK", 50)
@@ -180,7 +180,7 @@ def test_a_file_that_only_the_driver_has_is_no_damage(spark, wide, tmp_path, wha
 # What the driver and tasks find between them
 
 
-def test_one_id_in_what_the_driver_and_what_tasks_read(spark, wide, tmp_path):
+def test_an_id_shared_between_driver_and_tasks_is_found(spark, wide, tmp_path):
     """The keys of inner nodes are noted by the driver, and those of leaves by tasks."""
     shutil.copytree(wide.store.uri, tmp_path / "catalog")
     store = LocalStore(tmp_path / "catalog", durable=False)

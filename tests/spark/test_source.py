@@ -132,7 +132,7 @@ def test_time_travel(read, spark, tmp_path):
     assert "late" not in {row.namespace for row in frozen.collect()}
 
 
-def test_what_an_option_leaves_out_is_not_read(read, tmp_path):
+def test_files_that_options_exclude_are_not_read(read, tmp_path):
     catalog = make_catalog(tmp_path)
     gone = [found.path for found in catalog.snapshot().objects(Kind.TABLE, "ns3")]
     catalog.store.delete_many(gone)
@@ -261,7 +261,7 @@ def test_views_of_all_relations(spark, sample):
         register(spark, views=True)
 
 
-def test_sparks_own_errors_stay_what_they_are(spark):
+def test_errors_of_spark_sql_stay_unchanged(spark):
     """PySpark tells a log of its own of them, which must be of its own kind."""
     with pytest.raises(AnalysisException, match="TABLE_OR_VIEW_NOT_FOUND"):
         spark.sql("select * from nowhere")

@@ -120,7 +120,7 @@ class TestOffsets:
         assert self.stream(catalog, **options).initialOffset() == {"version": offset}
 
     @pytest.mark.parametrize(("start", "said"), [("2", "the oldest is 4"), ("100", "the latest is 7")])
-    def test_a_start_that_is_gone_or_not_yet(self, catalog, start, said):
+    def test_a_stream_from_an_expired_or_future_version_fails(self, catalog, start, said):
         mark(catalog, 4)
         with pytest.raises(VersionNotFound, match=said):
             self.stream(catalog, startingVersion=start).initialOffset()
@@ -147,6 +147,6 @@ class TestOffsets:
     @pytest.mark.parametrize(
         ("what", "options"), [("objects", {}), ("actions", {"version": "3"}), ("actions", {"since": "3"})]
     )
-    def test_what_cannot_be_a_stream(self, catalog, what, options):
+    def test_objects_and_fixed_versions_cannot_be_streamed(self, catalog, what, options):
         with pytest.raises(InvalidOption):
             self.stream(catalog, what, **options)

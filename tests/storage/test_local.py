@@ -422,13 +422,13 @@ class TestWhatADiskAnswers:
         assert temporaries(root) == []
 
     @pytest.mark.parametrize("number", [errno.EIO, errno.ETIMEDOUT, errno.ESTALE])
-    def test_a_lost_answer_and_the_link_is_there(self, store, root, fail, number):
+    def test_link_made_without_an_answer_counts_as_created(self, store, root, fail, number):
         fail("link", number, done=True)
         store.create_many({"a": b"1", "b": b"2"})
         assert (store.read("a"), store.read("b")) == (b"1", b"2")
         assert temporaries(root) == []
 
-    def test_a_lost_answer_and_nothing_is_there(self, store, root, fail):
+    def test_link_that_fails_without_an_answer_is_an_error(self, store, root, fail):
         fail("link", errno.EIO)
         with pytest.raises(StorageFailed, match="Input/output error"):
             store.create("a", b"1")
@@ -529,7 +529,7 @@ class TestWhatADiskAnswers:
         store.create("vn/1", b"1")
         assert store.read("vn/1") == b"1"
 
-    def test_the_quota_is_told_on_closing(self, store, root, fail):
+    def test_a_quota_error_on_close_is_storage_full(self, store, root, fail):
         root.mkdir()
         fail("close", errno.EDQUOT, done=True, when=is_file)
         with pytest.raises(StorageFull):
@@ -566,7 +566,7 @@ class TestWhatADiskAnswers:
         store.create_many(files)
         assert dict(store.read_many(files)) == files
 
-    def test_nobody_waits_for_a_thread_that_comes_too_late(self, store, root, monkeypatch):
+    def test_calls_do_not_wait_for_late_threads(self, store, root, monkeypatch):
         late = []
         monkeypatch.setattr("olympia_cli.storage.together.start_new_thread", lambda work, words: late.append(work))
         files = {f"a/{n}": b"%d" % n for n in range(100)}
@@ -995,7 +995,7 @@ class TestOtherThings:
         assert answers == [False, False, ["pipe", "socket"]]
 
     @pytest.mark.parametrize("thing", THINGS)
-    def test_errors_name_what_stands_there(self, store, root, thing):
+    def test_errors_name_the_kind_of_thing_at_the_path(self, store, root, thing):
         for folder in ("vn", "def"):
             (root / folder).mkdir(parents=True)
         words = put(thing, root / "vn" / "1")

@@ -92,7 +92,7 @@ def test_buckets(uri, shown):
 
 
 @pytest.mark.parametrize("uri", ["hdfs://host/a", "https://host/a", "s3a://bucket/a", "abfs://x"])
-def test_unknown_scheme_names_those_that_are_known(uri):
+def test_an_unknown_scheme_error_lists_known_schemes(uri):
     with pytest.raises(InvalidLocation) as caught:
         open_store(uri)
     for scheme in ("file://", "s3://", "gs://", "memory://"):
@@ -130,7 +130,7 @@ def test_credentials_in_a_location_are_refused_and_not_repeated():
     assert "hush" not in str(caught.value)
 
 
-def test_options_that_nobody_reads(tmp_path):
+def test_options_that_the_store_does_not_use_are_refused(tmp_path):
     for uri in (str(tmp_path), "memory://test-open"):
         with pytest.raises(InvalidOption):
             open_store(uri, {"endpoint_url": "http://127.0.0.1:1"})

@@ -73,7 +73,7 @@ def test_without_writing(store):
 
 
 @pytest.mark.parametrize("what", ["list", "read", "create", "delete"])
-def test_what_is_denied(store, what):
+def test_a_probe_reports_exactly_the_denied_operation(store, what):
     probes = probe(Denying(store, what), write=True)
     denied = {name for name, error in probes.tried.items() if isinstance(error, StorageDenied)}
     assert what in denied

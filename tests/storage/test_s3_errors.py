@@ -168,7 +168,7 @@ def test_no_write_is_begun_that_could_only_be_cut_off(monkeypatch):
 
 
 @pytest.mark.parametrize("backend", ["s3", "gcs"])
-def test_tls_to_a_plain_port_is_told_at_once(server, gcs_server, backend):
+def test_tls_to_a_plain_port_fails_at_once(server, gcs_server, backend):
     """A retry cannot succeed."""
     url = (server if backend == "s3" else gcs_server).url.replace("http:", "https:")
     store = S3Store(BUCKET, "p", s3_options(url)) if backend == "s3" else GcsStore(BUCKET, "p", gcs_options(url))
@@ -179,7 +179,7 @@ def test_tls_to_a_plain_port_is_told_at_once(server, gcs_server, backend):
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "STORAGE_EMULATOR_HOST"])
-def test_the_endpoint_that_is_shown_is_the_one_in_use(unreachable, monkeypatch, variable):
+def test_an_error_shows_the_endpoint_in_use(unreachable, monkeypatch, variable):
     monkeypatch.setenv(variable, unreachable)
     if variable.startswith("AWS"):
         store = S3Store(BUCKET, "p", {"anon": True}, time_allowed=1.0)
@@ -190,7 +190,7 @@ def test_the_endpoint_that_is_shown_is_the_one_in_use(unreachable, monkeypatch, 
     store.close()
 
 
-def test_a_store_that_is_closed_leaves_nobody_waiting(open_s3, caplog):
+def test_closing_a_store_ends_waiting_reads(open_s3, caplog):
     """The client drops what waits for a connection. A server that takes one and never answers keeps them waiting."""
     with socket.create_server(("127.0.0.1", 0)) as mute:
         options = s3_options(f"http://127.0.0.1:{mute.getsockname()[1]}")
@@ -207,7 +207,7 @@ def test_a_store_that_is_closed_leaves_nobody_waiting(open_s3, caplog):
     assert not caplog.records
 
 
-def test_what_a_closed_client_drops_may_have_been_done():
+def test_a_request_dropped_by_a_closed_client_is_unclear():
     dropped: Future[None] = Future()
     dropped.cancel()
     with pytest.raises(Failure) as caught:
@@ -255,7 +255,7 @@ class Dateless(StrictS3):
         return answer
 
 
-def test_an_answer_that_lacks_something_is_told_and_not_asked_for_again(open_s3):
+def test_an_incomplete_answer_is_an_error_without_retry(open_s3):
     with Dateless() as server:
         server.create_bucket(BUCKET)
         store = open_s3(**s3_options(server.url))

@@ -55,7 +55,7 @@ def test_a_scan_of_a_range_reads_only_the_nodes_that_can_hold_it(store):
     assert len(reads(store)) <= 3 + 2 * (levels - 2)
 
 
-def test_a_scan_goes_on_after_any_key_whether_it_is_there_or_not(store):
+def test_a_scan_continues_after_present_and_absent_keys(store):
     tree = load(store, 600)
     keys = [found for found, _ in scan(NodeReader(store), tree, "C===")]
     for at in (0, 1, 57, 128, len(keys) - 2, len(keys) - 1):
@@ -112,7 +112,7 @@ def test_an_edit_reads_each_node_once_and_only_on_the_way_to_its_keys(store):
     assert len(read) < 25
 
 
-def test_a_diff_skips_what_both_trees_share(store):
+def test_a_diff_of_trees_skips_shared_nodes(store):
     tree = load(store, 4000)
     reader = NodeReader(store)
     levels = depth(reader, tree)

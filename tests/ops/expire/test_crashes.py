@@ -107,7 +107,7 @@ def test_an_expire_that_is_cut_off_is_finished_by_the_next(cut_at):
 
 
 @pytest.mark.parametrize("cut_at", range(writes(undo)))
-def test_an_undo_that_is_cut_off_is_done_or_not(cut_at):
+def test_an_interrupted_undo_can_be_repeated(cut_at):
     catalog, store, clock = fresh(cut_at)
     with pytest.raises(PowerCut):
         undo(catalog)

@@ -69,7 +69,7 @@ def test_versions_go_when_count_and_age_both_allow_it(aged):
     assert aged.plan(older_than="30d").mark.kept_versions[0].reason == "age"
 
 
-def test_what_was_current_at_the_limit_stays(place):
+def test_the_version_current_at_the_age_limit_is_kept(place):
     """Looking at the catalog as it was a week ago works however long ago the last commit was."""
     place.commit("a.old")
     place.clock.advance(30 * DAY)
@@ -109,7 +109,7 @@ def test_mark_deletes_nothing_and_moves_the_oldest_version(aged):
         aged.catalog.snapshot(AtVersion(3))
 
 
-def test_purge_deletes_what_nothing_kept_reaches(aged):
+def test_a_purge_deletes_files_that_no_kept_version_reaches(aged):
     aged.mark()
     aged.clock.advance(2 * DAY)
     kept = check_catalog(aged.store)
@@ -127,7 +127,7 @@ def test_purge_deletes_what_nothing_kept_reaches(aged):
     }
 
 
-def test_purge_leaves_what_has_not_rested(aged):
+def test_a_purge_leaves_files_until_their_quarantine_ends(aged):
     aged.mark()
     aged.clock.advance(DAY - MINUTE)
     assert aged.purge().is_empty
@@ -175,7 +175,7 @@ def test_undo_after_purge_is_too_late(aged):
     assert oldest_version(aged.head) > 0
 
 
-def test_a_purge_whose_mark_was_undone_deletes_nothing(aged):
+def test_a_purge_of_an_undone_mark_deletes_nothing(aged):
     aged.mark()
     aged.clock.advance(2 * DAY)
     planner = aged.planner()
@@ -238,7 +238,7 @@ def test_unknown_files_are_reported_and_never_touched(aged):
     aged.store.delete_many(["vn/" + "0" * 64])
 
 
-def test_a_live_distributed_transaction_keeps_where_it_began_and_what_it_wrote(aged):
+def test_a_live_distributed_transaction_keeps_its_base_and_files(aged):
     aged.clock.advance(DAY)
     begun = distributed.begin(aged.catalog)
     begun.transaction.create_table(table("a.mine"), location("mine"))
@@ -298,7 +298,7 @@ class _Sleeping(WrappedStore):
 
 
 @pytest.mark.parametrize("slept", [0, 2 * DAY])
-def test_a_late_purge_leaves_a_transaction_alone_that_has_the_id_of_one_that_is_gone(aged, slept):
+def test_late_purge_keeps_a_transaction_that_reuses_an_id(aged, slept):
     stale = distributed.begin(aged.catalog)
     stale.save()
     aged.clock.advance(4 * DAY)
@@ -383,7 +383,7 @@ def test_a_rollback_to_a_marked_version_is_refused_and_one_before_is_kept(aged):
         aged.catalog.begin().roll_back(8)
 
 
-def test_a_rollback_between_plan_and_purge_rescues_what_it_brings_back(aged):
+def test_a_rollback_between_plan_and_purge_keeps_its_files(aged):
     aged.mark()
     aged.clock.advance(2 * DAY)
     planner = aged.planner()
@@ -450,7 +450,7 @@ def test_a_mark_that_dies_before_its_commit_leaves_a_manifest_that_means_nothing
     assert not list(aged.store.list("ops/expire/"))
 
 
-def test_what_expire_commits_itself_does_not_count(aged):
+def test_commits_made_by_expire_do_not_count_for_retention(aged):
     """Otherwise a quiet catalog would lose its last versions to the runs that are to keep them."""
     aged.mark()
     oldest = oldest_version(aged.head)
@@ -477,7 +477,7 @@ def _flipped(data: bytes) -> bytes:
 
 @pytest.mark.parametrize("kind", [FileKind.ROOT, FileKind.NODE, FileKind.DEFINITION])
 @pytest.mark.parametrize("harm", ["gone", "flipped", "empty"])
-def test_nothing_is_done_when_something_kept_cannot_be_read(kind, harm):
+def test_expire_writes_nothing_when_a_kept_file_is_unreadable(kind, harm):
     place = filled(30)
     version = place.head.version - 1
     snapshot = place.catalog.snapshot(AtVersion(version))
@@ -516,7 +516,7 @@ def _pinned_by_an_export(place: Place) -> str:
 
 @pytest.mark.parametrize(("write", "code"), [(_written_by_a_transaction, "F502"), (_pinned_by_an_export, "F503")])
 @pytest.mark.parametrize("harm", ["gone", "flipped"])
-def test_what_only_a_holder_needs_has_the_code_that_fsck_gives_it(write, code, harm):
+def test_expire_and_fsck_agree_on_damage_of_held_files(write, code, harm):
     place = filled(30)
     path = write(place)
     if harm == "gone":
@@ -594,7 +594,7 @@ def test_where_a_manifest_stops_a_purge_an_undo_leads_on(aged):
     assert not orphans(aged.store)
 
 
-def test_a_lost_manifest_is_found_again_by_the_next_mark(aged):
+def test_files_of_a_lost_manifest_are_marked_again(aged):
     aged.mark()
     [resting] = read_quarantine(aged.head.definition)
     aged.store.delete_many([resting.manifest])
@@ -738,7 +738,7 @@ def test_an_export_without_a_pin_is_the_reason_it_gives(aged):
 
 
 @pytest.mark.parametrize("text", ["nonsense", "[1]", '{"a": 1}', "[{}]"])
-def test_a_quarantine_that_cannot_be_read_frees_nothing_and_stops_nobody(text):
+def test_an_unreadable_quarantine_purges_nothing_and_allows_new_marks(text):
     aged = filled(30)
     aged.mark()
     transaction = aged.catalog.begin()
@@ -757,7 +757,7 @@ def test_a_quarantine_that_cannot_be_read_frees_nothing_and_stops_nobody(text):
     check_catalog(aged.store)
 
 
-def test_a_mark_of_a_newer_program_is_read_as_far_as_it_is_known():
+def test_unknown_fields_in_a_newer_mark_are_ignored():
     definition = CatalogDef()
     entry = '{"version":7,"oldest":5,"former_oldest":0,"manifest":"m","why":"new"}'
     definition.properties["olympia.expire.quarantine"] = f"[{entry}]"

@@ -113,7 +113,7 @@ def test_files_without_versions_make_room_too():
     check_catalog(place.store)
 
 
-def test_where_all_of_it_is_too_little_it_says_what_is_done(place):
+def test_a_purge_on_a_store_still_full_reports_progress(place):
     class Smaller(FullStore):
         """Another program takes the room at once."""
 
@@ -131,7 +131,7 @@ def test_where_all_of_it_is_too_little_it_says_what_is_done(place):
     assert not list(place.store.list("ops/expire/"))
 
 
-def test_a_power_cut_at_any_write_leaves_a_catalog_whose_purge_goes_on():
+def test_purge_continues_after_a_power_cut_at_any_write():
     cuts = 0
     for cut in range(10_000):
         place = filled(12)
@@ -162,7 +162,7 @@ def expire_as_cron_does(place: Place) -> None:
     expire_once(look, look.expire(read_policy(look.facts.definition, look.facts.now_millis)))
 
 
-def test_an_undo_since_the_plan_is_seen_before_anything_is_deleted(place):
+def test_an_undo_after_the_plan_prevents_any_deletion(place):
     look = planner(place, full(place))
     plan = look.purge()
     undo(place.catalog)
@@ -172,7 +172,7 @@ def test_an_undo_since_the_plan_is_seen_before_anything_is_deleted(place):
     assert [path for path in place.store.paths("delete_many") if not path.startswith(".tmp-")] == []
 
 
-def test_a_mark_without_room_says_what_makes_some(place):
+def test_a_mark_without_room_advises_an_offline_purge(place):
     for number in range(30, 40):
         place.commit(f"a.t{number}")
     place.clock.advance(20 * DAY)
@@ -185,7 +185,7 @@ def test_a_mark_without_room_says_what_makes_some(place):
     assert raised.value.command == ("expire", "purge", "--offline")
 
 
-def test_a_mark_that_fails_after_the_purge_says_that_the_purge_is_done(place):
+def test_mark_failing_after_the_purge_reports_the_purge_done(place):
     for number in range(30, 40):
         place.commit(f"a.t{number}")
     place.clock.advance(20 * DAY)

@@ -61,7 +61,7 @@ def acknowledged(place: Place) -> Place:
     return place
 
 
-def test_damage_that_nobody_knows_of_stops_it_and_the_advice_is_a_look_at_all_versions():
+def test_unacknowledged_damage_stops_expire_and_advises_a_full_fsck():
     with pytest.raises(Damaged) as stopped:
         spoiled().plan(keep_last=5)
     assert stopped.value.command == ("fsck", "--level", "full", "--all-versions")
@@ -82,7 +82,7 @@ def test_while_a_damaged_version_stays_roots_go_and_all_that_it_may_reach_stays(
     assert place.roots[0] == plan.mark.oldest
 
 
-def test_once_the_damaged_version_rests_its_files_do_and_no_purge_takes_what_it_may_reach():
+def test_a_damaged_version_in_quarantine_keeps_its_files():
     place = acknowledged(spoiled())
     place.mark(keep_last=8)
     place.clock.advance(2 * DAY)
@@ -103,7 +103,7 @@ def test_once_the_damaged_version_rests_its_files_do_and_no_purge_takes_what_it_
     check_catalog(place.store)
 
 
-def test_a_root_that_is_known_to_be_unreadable_stays_in_the_list_of_what_is_kept():
+def test_an_acknowledged_unreadable_root_is_listed_as_kept():
     place = filled(12)
     spoil(place.store, root_path(HIT), "empty")
     plan = acknowledged(place).plan(keep_last=6)
@@ -124,7 +124,7 @@ def test_policies_are_compared_past_it():
     assert outcomes[0].files == outcomes[0].versions, "roots alone"
 
 
-def test_what_an_export_needs_is_not_of_the_past_and_both_say_so():
+def test_fsck_and_expire_agree_that_export_damage_is_current():
     place = filled(12)
     create_export(place.catalog, MemoryStore("dest"), "friday", scope(Mode.MINIMAL), at=AtVersion(HIT))
     lost = sorted(reached(place, HIT) - reached(place, HIT + 1))[0]
@@ -156,7 +156,7 @@ def may_need(place: Place, version: int) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(25))
-def test_no_expire_takes_what_a_damaged_version_may_need(seed):
+def test_no_expire_takes_files_that_a_damaged_version_needs(seed):
     """Random damage of older versions, acknowledged, and then marks and purges in random order."""
     numbers, place = Random(seed), filled(12)
     latest = place.head.version

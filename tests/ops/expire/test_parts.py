@@ -186,7 +186,7 @@ def test_no_file_of_a_manifest_grows_with_the_number_of_files(place):
     place.store.delete_many([manifest.path, *place.parts()])
 
 
-def test_parts_of_what_rests_are_never_abandoned(place):
+def test_manifest_parts_in_quarantine_are_never_abandoned(place):
     place.mark()
     for number in range(9, 14):
         place.commit(number)
@@ -206,7 +206,7 @@ def test_parts_of_what_rests_are_never_abandoned(place):
 
 
 @pytest.mark.parametrize("how", ["undone", "never written", "never committed"])
-def test_parts_that_nobody_needs_go_when_they_are_old(place, how):
+def test_unneeded_manifest_parts_are_purged_once_old(place, how):
     if how == "undone":
         place.mark()
         undo(place.catalog)
@@ -260,7 +260,7 @@ def number_of_bytes(store, part: str, manifest: str) -> None:
 
 
 @pytest.mark.parametrize("harm", [lose, cut, take_away, of_another, name_another, number_of_bytes])
-def test_nothing_is_deleted_on_a_manifest_whose_part_is_not_whole(place, harm):
+def test_manifest_with_a_damaged_part_purges_only_roots(place, harm):
     manifest = place.mark()
     named = {file.path for file in read_manifest(place.store, manifest).files}
     part = json.loads(place.store.read(manifest))["parts"][0]["path"]

@@ -124,7 +124,7 @@ def test_a_revival_that_is_expired_since_the_plan_is_looked_for():
     assert len(listed(place.head)) == 7
 
 
-def test_what_rests_after_a_purge_is_not_dead():
+def test_a_purge_keeps_files_of_revived_versions_in_quarantine():
     """A version that brought files back, and is in quarantine by now itself, can be brought back."""
     place = marked()
     planner = place.planner()
@@ -179,7 +179,7 @@ def test_a_mark_rests_while_an_export_without_a_pin_needs_it():
     assert place.purge().purged == plan.oldest
 
 
-def test_an_export_whose_record_cannot_be_read_stops_an_expire():
+def test_an_export_with_an_unreadable_record_stops_an_expire():
     place = filled(12)
     transaction = place.catalog.begin()
     definition = transaction.draft.catalog
@@ -193,7 +193,7 @@ def test_an_export_whose_record_cannot_be_read_stops_an_expire():
 
 
 @pytest.mark.parametrize("mode", ["", "weird"])
-def test_an_export_of_no_known_mode_stops_an_expire(mode):
+def test_an_export_of_unknown_mode_stops_an_expire(mode):
     place = filled(12)
     export(place, 5, mode=mode)
     with pytest.raises(Damaged, match="the files that it needs are unknown") as caught:
@@ -201,7 +201,7 @@ def test_an_export_of_no_known_mode_stops_an_expire(mode):
     assert caught.value.code == "F504"
 
 
-def test_what_an_export_pins_stays_whatever_its_mode_says():
+def test_pin_of_an_export_is_kept_in_any_mode():
     place = filled(12)
     pin = new_node_path()
     place.store.create(pin, place.store.read(root_path(5)))
@@ -253,7 +253,7 @@ def test_damage_of_a_version_that_rests_stops_no_purge_and_no_node_is_deleted(lo
     assert {one.path for one in everything(place.store, clock=place.clock).findings if one.is_damage} == {victim}
 
 
-def test_the_first_purge_after_a_damaged_version_takes_what_it_may_have_needed():
+def test_the_purge_after_a_damaged_version_deletes_its_files():
     place = marked_twice()
     place.store.delete_many([root_path(expired_before(place.head.definition) - 1)])
     place.purge()
@@ -388,7 +388,7 @@ def test_the_last_save_of_a_transaction_is_deleted_last():
     assert deleted[-1] == last
 
 
-def test_a_transaction_whose_beginning_is_gone_stops_it_as_fsck_says():
+def test_expire_and_fsck_agree_on_transactions_without_their_base():
     """The files of the transaction were missing while an expire purged the version at which it began."""
     place = filled(12)
     place.clock.advance(HOUR)

@@ -32,12 +32,12 @@ def fate(path: str, modified: int | None = OLD, sweep: Sweep = SWEEP, **facts: b
 
 
 @pytest.mark.parametrize("path", ["README.md", "node/notes.txt", root_path(1, 64), f"def/dtxn/{DEAD}.binpb"])
-def test_what_the_format_does_not_know(path: str):
+def test_a_file_unknown_to_the_format_is_left_alone(path: str):
     assert {fate(path, modified) for modified in (OLD, YOUNG)} == {FileFate.UNKNOWN}
 
 
 @pytest.mark.parametrize("path", ["vn/latest", "vn/oldest", "ops/last-fsck.json"])
-def test_what_an_expire_never_takes(path: str):
+def test_expire_never_takes_hints_or_notes(path: str):
     assert fate(path) is FileFate.STAYS
 
 
@@ -51,13 +51,13 @@ def test_what_an_expire_never_takes(path: str):
     ],
 )
 @pytest.mark.parametrize("modified", [OLD, YOUNG])
-def test_what_is_needed_stays(path: str, needed: dict[str, bool], modified: int):
+def test_needed_files_are_kept(path: str, needed: dict[str, bool], modified: int):
     assert fate(path, modified, **needed) is FileFate.STAYS
     assert fate(path, modified, resting=True, **needed) is FileFate.STAYS
 
 
 @pytest.mark.parametrize("path", [NODE, root_path(7), f"dtxn/{DEAD}.3.binpb", f"node/.tmp-{DEAD}"])
-def test_what_nothing_needs_goes_into_quarantine_once(path: str):
+def test_an_unneeded_file_enters_quarantine_once(path: str):
     assert file_kind(path) is not FileKind.UNKNOWN
     assert fate(path) is FileFate.QUARANTINED
     assert fate(path, YOUNG) is FileFate.YOUNG
@@ -65,13 +65,13 @@ def test_what_nothing_needs_goes_into_quarantine_once(path: str):
     assert fate(path, None, resting=True) is FileFate.STAYS
 
 
-def test_what_a_version_at_rest_reaches_may_be_marked_and_is_not_purged():
+def test_files_reachable_from_quarantine_are_marked_but_not_purged():
     assert fate(NODE, recallable=True) is FileFate.QUARANTINED
     assert fate(NODE, recallable=True, leaving=True) is FileFate.RESCUED
 
 
 @pytest.mark.parametrize("modified", [OLD, YOUNG, None])
-def test_what_has_rested_is_purged_unless_something_needs_it(modified: int | None):
+def test_rested_files_are_purged_unless_needed(modified: int | None):
     assert fate(NODE, modified, leaving=True) is FileFate.PURGED
     assert fate(NODE, modified, leaving=True, reached=True) is FileFate.RESCUED
     assert fate(root_path(3), modified, leaving=True) is FileFate.PURGED
@@ -85,14 +85,14 @@ def test_a_save_at_a_name_that_was_used_again():
     assert fate(save, YOUNG, leaving=True) is FileFate.RESCUED
 
 
-def test_what_an_unfinished_purge_has_deleted():
+def test_files_deleted_by_an_unfinished_purge_are_gone():
     unfinished = replace(SWEEP, unfinished=True)
     assert fate(NODE, None, unfinished, leaving=True) is FileFate.GONE
     assert fate(NODE, OLD, unfinished, leaving=True) is FileFate.PURGED
     assert fate(NODE, None, unfinished, leaving=True, reached=True) is FileFate.RESCUED
 
 
-def test_a_root_that_a_sleeper_wrote_below_what_is_purged():
+def test_a_late_root_below_the_purged_versions_is_purged():
     """The root was never part of history, so only the purge deletes it."""
     assert fate(root_path(4)) is FileFate.PURGED
     assert fate(root_path(5)) is FileFate.QUARANTINED

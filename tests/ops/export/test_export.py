@@ -103,7 +103,7 @@ class TestFull:
         create_export(catalog, dest, "friday", FULL, at=AtVersion(2))
         assert own_files(dest) == {path: catalog.store.read(path) for path in reached(catalog, 2)}
 
-    def test_counts_what_it_has(self, catalog, dest):
+    def test_an_export_counts_its_files_and_bytes(self, catalog, dest):
         done = create_export(catalog, dest, "friday", FULL)
         assert done.count.files == len(own_files(dest))
         assert done.count.bytes == sum(map(len, own_files(dest).values()))
@@ -198,7 +198,7 @@ class TestSharing:
 
 
 class TestRecord:
-    def test_says_what_it_is(self, catalog, dest, clock):
+    def test_the_record_holds_version_mode_and_expiry(self, catalog, dest, clock):
         expires = clock.now_millis() + DAY
         create_export(catalog, dest, "friday", FULL, at=AtVersion(2), expires_at_millis=expires)
         snapshot = catalog.snapshot()
@@ -303,19 +303,19 @@ class TestRefused:
         assert files(dest) == {path: b"{}"}
         assert catalog.snapshot().version == 3
 
-    def test_another_export_there_is_named(self, catalog, dest):
+    def test_a_location_with_another_export_is_refused(self, catalog, dest):
         create_export(catalog, dest, "friday", FULL)
         with pytest.raises(LocationNotEmpty, match="friday"):
             create_export(catalog, dest, "saturday", FULL)
 
     @pytest.mark.parametrize("late", [0, 1, DAY])
-    def test_one_that_has_expired_before_it_is_made(self, catalog, dest, clock, late):
+    def test_an_export_that_already_expired_is_refused(self, catalog, dest, clock, late):
         with pytest.raises(InvalidOption):
             create_export(catalog, dest, "friday", FULL, expires_at_millis=clock.now_millis() - late)
         assert files(dest) == {}
 
     @pytest.mark.parametrize("reference", [AtVersion(9), AtVersion(0), Latest(50)])
-    def test_a_version_that_is_not_there(self, catalog, dest, reference):
+    def test_an_export_of_a_missing_version_is_refused(self, catalog, dest, reference):
         mark(catalog, 2)
         with pytest.raises(VersionNotFound):
             create_export(catalog, dest, "friday", FULL, at=reference)
@@ -431,7 +431,7 @@ class TestDamage:
         create_export(Catalog(catalog.store, catalog.clock), dest, "friday", FULL, at=AtVersion(2))
         check_catalog(dest)
 
-    def test_a_copy_that_is_not_what_was_copied_is_not_recorded(self, catalog, dest):
+    def test_a_damaged_copy_is_not_recorded(self, catalog, dest):
         class Rotten(WrappedStore):
             def create_many(self, files):
                 super().create_many({path: data[:-1] if "node/" in path else data for path, data in files.items()})
@@ -456,7 +456,7 @@ class TestCost:
         assert source.of("", "list") == 0
         assert source.probes <= 4
 
-    def test_what_the_catalog_is_takes_one_listing_and_a_few_roots(self, dest):
+    def test_export_lists_the_catalog_once_and_reads_few_roots(self, dest):
         catalog = make_catalog()
         for number in range(20):
             with catalog.transaction() as transaction:
@@ -482,7 +482,7 @@ class TestCost:
         create_export(catalog, target, "friday", FULL)
         assert target.calls["create_many"] == len(own_files(dest))
 
-    def test_what_is_copied_first_and_damaged_last_is_not_recorded(self, dest):
+    def test_a_version_with_duplicate_ids_is_not_exported(self, dest):
         """Tables that share a definition have one id: no version that fsck blames is exported."""
         catalog = make_big_catalog(MemoryStore("big"), 30, 400, order=16)
         with pytest.raises(Damaged) as caught:
@@ -561,7 +561,7 @@ class TestWhatIsThere:
         with pytest.raises(Damaged, match="its files are not those that were copied"):
             create_export(catalog, Renamed(dest), "friday", FULL)
 
-    def test_commits_on_an_export_that_nobody_recorded(self, catalog, dest, clock):
+    def test_resume_records_an_export_that_already_has_commits(self, catalog, dest, clock):
         """The root existed already, so other programs used the catalog: their additions are no difference."""
         with pytest.raises(PowerCut):
             # what comes after the note that it has begun is the record
@@ -709,7 +709,7 @@ class TestOthersAtTheSameTime:
 
 
 class TestResume:
-    def test_copies_only_what_is_missing(self, catalog, dest):
+    def test_resume_copies_only_missing_files(self, catalog, dest):
         create_export(catalog, dest, "friday", FULL)
         lost = [*[path for path in own_files(dest) if path.startswith("def/table")][:3], root_path(3)]
         unrecorded = Catalog(catalog.store, catalog.clock)
@@ -751,7 +751,7 @@ class TestResume:
         assert done.version == 4
         assert (files(dest), files(catalog.store)) == before
 
-    def test_of_a_complete_export_whose_version_is_gone(self, catalog, dest):
+    def test_resume_completes_an_export_of_an_expired_version(self, catalog, dest):
         create_export(catalog, dest, "friday", FULL, at=AtVersion(1))
         mark(catalog, 3)
         assert resume_export(catalog, dest, "friday").note.version == 1
@@ -762,7 +762,7 @@ class TestResume:
         with pytest.raises(Damaged):
             resume_export(catalog, dest, "friday")
 
-    def test_where_there_is_none(self, catalog, dest):
+    def test_resume_without_an_export_is_refused(self, catalog, dest):
         with pytest.raises(ExportNotFound):
             resume_export(catalog, dest, "friday")
 
@@ -819,7 +819,7 @@ class TestResume:
         with pytest.raises(VersionNotFound):
             resume_export(catalog, dest, "friday")
 
-    def test_when_somebody_uses_the_export_already(self, catalog, dest, clock):
+    def test_resume_keeps_commits_made_on_the_export(self, catalog, dest, clock):
         """The root was written and the record was not; a commit on top of it stays."""
         create_export(catalog, dest, "friday", FULL)
         catalog.store.delete_many([root_path(4), LATEST])

@@ -66,7 +66,7 @@ def test_each_file_is_read_and_written_once_and_read_back(catalog, places):
     assert again.copied == files.copied
 
 
-def test_what_is_there_is_not_written_and_of_definitions_not_even_read(catalog, places):
+def test_existing_copies_are_not_written_again(catalog, places):
     dest = MemoryStore("dest")
     dest.create_many({path: catalog.store.read(path) for path, _ in places})
     source, target = CountingStore(catalog.store), CountingStore(dest)
@@ -78,7 +78,7 @@ def test_what_is_there_is_not_written_and_of_definitions_not_even_read(catalog, 
     assert Counter(target.paths("read_many")) == Counter(path for path, _ in places)
 
 
-def test_what_is_there_and_is_another_file_is_no_copy(catalog, places):
+def test_an_existing_different_file_is_not_accepted_as_copy(catalog, places):
     """Not even when it is whole."""
     path = next(place.path for place, is_node in places.items() if is_node)
     dest = MemoryStore("dest")
@@ -91,7 +91,7 @@ def test_what_is_there_and_is_another_file_is_no_copy(catalog, places):
         assert dest.read(path) == data
 
 
-def test_what_is_shared_and_what_is_replaced_is_read_and_not_copied(catalog, places):
+def test_shared_and_replaced_files_are_read_but_not_copied(catalog, places):
     dest = MemoryStore("dest")
     copy(copying(MINIMAL, catalog.store, dest), places)
     assert list(dest.list()) == []
@@ -123,7 +123,7 @@ class Unclear(WrappedStore):
         raise OutcomeUnknown("no answer")
 
 
-def test_a_write_that_may_not_have_happened_is_told(catalog, places):
+def test_a_write_of_unknown_outcome_is_reported(catalog, places):
     with pytest.raises(OutcomeUnknown, match="no answer"):
         copy(copying(FULL, catalog.store, Unclear(MemoryStore("dest"))), places)
 
@@ -153,7 +153,7 @@ def test_a_store_that_is_ill(catalog, places):
         list(ExportFiles(FULL, Failing(catalog.store, StorageDenied("no")), None).definitions(few[:1]))
 
 
-def test_what_is_copied_is_read_there_and_what_is_shared_in_the_catalog(catalog, places):
+def test_copied_and_shared_files_are_read_from_different_stores(catalog, places):
     source, dest = CountingStore(catalog.store), CountingStore(MemoryStore("dest"))
     two = scope(Mode.PARTIAL, 2, definitions=False)
     copy(copying(two, catalog.store, dest), places)
@@ -180,7 +180,7 @@ class Taken(WrappedStore):
         raise PathTaken("it is taken") if self.portions == 1 else StorageDenied("no")
 
 
-def test_after_an_error_nothing_more_is_written_and_it_is_the_error_that_is_told(catalog, monkeypatch):
+def test_a_write_error_ends_the_export_and_is_reported(catalog, monkeypatch):
     monkeypatch.setattr(export_files, "FILES_AT_ONCE", 8)
     dest = Taken(MemoryStore("dest"))
     with pytest.raises(PathTaken, match="it is taken"):
@@ -197,7 +197,7 @@ def test_interrupted_while_it_reads_nothing_more_is_written(catalog, places):
     assert dest.paths("create_many") == []
 
 
-def test_what_waits_when_damage_is_found_is_not_written(catalog, places):
+def test_files_waiting_when_damage_is_found_are_not_written(catalog, places):
     dest = MemoryStore("dest")
     files = copying(FULL, catalog.store, dest)
     first, second = list(places)[:2]

@@ -119,7 +119,7 @@ def test_an_older_version_and_its_definition(catalog):
     assert copy.definition.id == catalog.snapshot().definition.id
 
 
-def test_what_is_not_whole_or_not_empty_is_refused(catalog):
+def test_a_damaged_catalog_or_used_destination_is_refused(catalog):
     dest = MemoryStore()
     create_java_copy(catalog, dest, "copy")
     with pytest.raises(LocationNotEmpty):
@@ -166,7 +166,7 @@ def test_a_catalog_of_the_sdk_s_is_copied_too(name, tmp_path):
         assert list(Catalog(dest).snapshot().scan(kind)) == list(source.snapshot().scan(kind))
 
 
-def test_what_is_cut_off_is_no_catalog_for_the_sdk(catalog):
+def test_interrupted_java_copy_is_no_catalog_for_the_sdk(catalog):
     """The SDK asks for version 0, which is written last."""
     whole = MemoryStore()
     create_java_copy(catalog, whole, "copy")

@@ -81,7 +81,7 @@ SHARING = [("local", "s3"), ("gcs", "s3")]
     [(*pair, "full") for pair in PAIRS] + [(*pair, wanted) for pair in SHARING for wanted in ("minimal", "two levels")],
     ids=lambda word: word,
 )
-def test_from_here_to_there(place, source, target, wanted):
+def test_an_export_works_between_any_two_stores(place, source, target, wanted):
     catalog = make_catalog(place(source))
     dest = place(target)
     before = contents(catalog)
@@ -102,7 +102,7 @@ def test_from_here_to_there(place, source, target, wanted):
 
 
 @pytest.mark.parametrize(("source", "target"), [("local", "s3"), ("s3", "local")])
-def test_interrupted_and_gone_on_with(place, source, target):
+def test_an_interrupted_export_resumes_between_stores(place, source, target):
     catalog, dest = make_catalog(place(source), tables=5), place(target)
     total = CuttingStore(place(target))
     create_export(catalog, total, "thursday", SCOPES["full"])

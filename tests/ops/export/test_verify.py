@@ -106,20 +106,20 @@ class TestSound:
         with pytest.raises(InvalidLocation):
             verify_export(dest, note_of(dest, None), None)
 
-    def test_one_that_somebody_works_with(self, catalog, dest, clock):
+    def test_an_export_with_own_commits_is_sound(self, catalog, dest, clock):
         create_export(catalog, dest, "friday", FULL)
         with Catalog(dest, clock).transaction() as transaction:
             transaction.create_namespace(ns("new"))
         assert verify(catalog, dest).findings == ()
 
-    def test_one_whose_version_an_expire_there_put_to_rest(self, catalog, dest, clock):
+    def test_an_export_with_its_version_expired_there_is_sound(self, catalog, dest, clock):
         create_export(catalog, dest, "friday", FULL)
         with Catalog(dest, clock).transaction() as transaction:
             transaction.create_namespace(ns("new"))
         mark(Catalog(dest, clock), 4)
         assert verify(catalog, dest).findings == ()
 
-    def test_one_whose_version_is_gone_from_the_catalog(self, catalog, dest):
+    def test_export_is_sound_without_its_version_in_the_catalog(self, catalog, dest):
         create_export(catalog, dest, "friday", MINIMAL, at=AtVersion(1))
         catalog.store.delete_many([root_path(1)])
         assert verify(catalog, dest).findings == ()
@@ -357,11 +357,11 @@ class TestNotes:
         with pytest.raises(ExportNotFound):
             verify(catalog, dest)
 
-    def test_nothing_there(self, catalog, dest):
+    def test_a_missing_note_means_no_export(self, catalog, dest):
         with pytest.raises(ExportNotFound):
             note_of(dest, None)
 
-    def test_another_export_there(self, catalog, dest):
+    def test_a_note_of_another_export_is_refused(self, catalog, dest):
         create_export(catalog, dest, "friday", FULL)
         create_export(catalog, other := MemoryStore("other"), "saturday", FULL)
         with pytest.raises(ExportNotFound, match="version 4"):
@@ -380,11 +380,11 @@ class TestDrop:
         assert {path: files(catalog.store)[path] for path in there if path != LATEST}.items() <= there.items()
         replay(catalog.store)
 
-    def test_one_that_is_not_there(self, catalog):
+    def test_drop_of_a_missing_export_is_refused(self, catalog):
         with pytest.raises(ExportNotFound):
             drop_export(catalog, "friday")
 
-    def test_one_whose_record_cannot_be_read(self, catalog, dest):
+    def test_an_export_with_an_unreadable_record_can_be_dropped(self, catalog, dest):
         create_export(catalog, dest, "friday", FULL)
         with catalog.transaction() as transaction:
             transaction.create_namespace(ns("beside"))
@@ -424,7 +424,7 @@ class TestDrop:
         check_catalog(catalog.store)
 
     @pytest.mark.parametrize("path", ["mine.txt", "vn/x", "node/mine", "ops/last-fsck.json", root_path(2)])
-    def test_not_when_anything_else_is_there(self, catalog, dest, path):
+    def test_foreign_files_prevent_the_deletion_of_an_export(self, catalog, dest, path):
         create_export(catalog, dest, "friday", FULL)
         dest.create(path, b"")
         before = files(dest)
@@ -432,7 +432,7 @@ class TestDrop:
             self.plan(catalog, dest)
         assert files(dest) == before
 
-    def test_not_when_somebody_works_with_it(self, catalog, dest, clock):
+    def test_an_export_with_own_commits_is_not_deleted(self, catalog, dest, clock):
         create_export(catalog, dest, "friday", FULL)
         plan = self.plan(catalog, dest)
         with Catalog(dest, clock).transaction() as transaction:
@@ -451,7 +451,7 @@ class TestDrop:
             self.plan(catalog, dest)
 
     @pytest.mark.parametrize("how", ["no note", "another name", "another catalog", "a damaged node", "no root"])
-    def test_not_when_it_is_not_certain_whose_the_files_are(self, catalog, dest, how):
+    def test_an_export_of_uncertain_ownership_is_not_deleted(self, catalog, dest, how):
         create_export(catalog, dest, "friday", FULL)
         note = json.loads(dest.read(EXPORT_NOTE))
         if how == "no note":

@@ -51,7 +51,7 @@ def errors(report: Report) -> list[tuple[str, str, bool]]:
     return [(found.code, found.path, found.acknowledged) for found in report.findings if found.severity == "error"]
 
 
-def test_it_is_told_and_counts_no_more(store):
+def test_acknowledged_damage_is_reported_but_does_not_count(store):
     store.overwrite(root_path(3), b"")
     assert everything(store).damaged
     assert note(store) == LATEST + 1
@@ -105,7 +105,7 @@ def test_the_same_damage_that_hits_more_versions_counts(store):
     assert report.damaged
 
 
-def test_what_the_latest_version_reaches_cannot_be_acknowledged(store):
+def test_damage_of_the_latest_version_cannot_be_acknowledged(store):
     store.delete_many([Catalog(store).snapshot().find(table("n1.t"))])
     assert note(store) is None
     assert everything(store).damaged
@@ -124,7 +124,7 @@ def test_that_the_oldest_versions_are_missing_can_be(store):
     assert not everything(store).damaged
 
 
-def test_a_rollback_keeps_what_is_known(store):
+def test_a_rollback_keeps_acknowledged_damage(store):
     store.overwrite(root_path(3), b"")
     note(store)
     with Catalog(store, CLOCK).transaction() as transaction:
@@ -132,7 +132,7 @@ def test_a_rollback_keeps_what_is_known(store):
     assert not everything(store).damaged
 
 
-def test_what_is_purged_is_forgotten_and_what_an_undo_brings_back_is_not(store):
+def test_acknowledged_damage_is_forgotten_only_after_a_purge(store):
     def known() -> set[str]:
         return {path for _, path in read_acknowledged(Catalog(store).snapshot().definition)}
 
@@ -162,7 +162,7 @@ def test_a_list_that_cannot_be_read_hides_nothing(store, value):
     assert errors(everything(store)) == [("F202", root_path(3), False)]
 
 
-def test_nobody_sets_it_by_hand(store):
+def test_the_acknowledged_property_cannot_be_set_by_hand(store):
     transaction = Catalog(store, CLOCK).begin()
     with pytest.raises(InvalidOption, match="kept by the program"):
         transaction.alter_catalog({ACKNOWLEDGED: "[]"})
@@ -185,7 +185,7 @@ def told(report: Report) -> list[tuple[str, str, int | None]]:
 
 @pytest.mark.parametrize("how", FILE_DAMAGE[:-1])
 @pytest.mark.parametrize("level", list(Level)[:3])
-def test_what_a_repair_answers_is_a_warning_in_a_look_at_the_latest_version(store, level, how):
+def test_repaired_damage_is_a_warning_for_the_latest_version(store, level, how):
     spoil(store, root_path(LATEST), how)
     before = {found.code for found in fsck(store, level=level).findings if found.versions == ((LATEST, LATEST),)}
     assert mend(store) == LATEST + 1
@@ -236,7 +236,7 @@ def test_a_look_at_that_version_calls_it_damaged(store):
     assert fsck(store, at=AtVersion(LATEST)).damaged
 
 
-def test_the_next_command_acknowledges_what_is_answered(store):
+def test_the_advice_after_a_repair_is_to_acknowledge(store):
     store.overwrite(root_path(LATEST), b"")
     mend(store)
     [following] = advise(store, fsck(store), [], lambda: Places("x", {}))

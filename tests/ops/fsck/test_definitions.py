@@ -40,7 +40,7 @@ def test_a_path_has_one_number_for_each_kind_that_names_it():
     assert [definitions.number(path) for path in (TABLE, OTHER, VIEW)] == [numbers[0], numbers[2], numbers[3]]
 
 
-def test_what_a_sound_node_names_is_not_doubtful_any_more():
+def test_definition_named_by_a_sound_node_is_not_doubtful():
     definitions = new_definitions()
     one, other = (TABLE, Kind.TABLE, "k1"), (OTHER, Kind.TABLE, "k2")
     assert list(definitions.note(node(one, other, readable=False, children=("node/a",)))) == [0, 1]
@@ -62,7 +62,7 @@ def test_inner_nodes_are_remembered_while_they_are_few():
     assert definitions.waiting == len(definitions) == len(nodes)
 
 
-def test_one_id_is_found_where_another_version_takes_the_definition_for_another_kind_s():
+def test_duplicate_id_is_found_despite_keys_of_another_kind():
     """In version 1, which is read first, the keys of a table and of a view name each other's definitions."""
     store = MemoryStore()
     catalog = Catalog.create(store)
@@ -81,7 +81,7 @@ def test_one_id_is_found_where_another_version_takes_the_definition_for_another_
     assert (found.versions, [str(name) for name in found.objects]) == (((2, 2),), ["a.t", "a.u"])
 
 
-def test_one_id_is_found_at_the_same_path_whatever_versions_are_looked_at():
+def test_duplicate_id_has_the_same_path_for_any_version():
     """Both objects are altered again and again, and renamed, so that other definitions and names come first."""
     store = MemoryStore()
     catalog = Catalog.create(store, order=4)

@@ -95,7 +95,7 @@ def test_reads_and_exports_refuse_it(forgotten):
         create_export(catalog, MemoryStore("copy"), "copy", Scope(Mode.FULL, None, definitions=True))
 
 
-def test_a_repair_keeps_what_is_left_of_it(forgotten):
+def test_a_repair_keeps_the_readable_part_of_a_definition(forgotten):
     store, path, _ = forgotten
     id = Catalog(store).snapshot().table(ORDERS).id
     cut(store, path)
@@ -144,7 +144,7 @@ class TestExchanged:
         assert contents(store) == before
         assert not fsck(store, level=Level.FULL).damaged
 
-    def test_of_a_copy_one_is_lost(self):
+    def test_a_definition_replaced_by_a_copy_is_lost(self):
         store, path = forgetful()
         other = Catalog(store).snapshot().table(LINES).path
         store.overwrite(path, store.read(other))

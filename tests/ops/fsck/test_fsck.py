@@ -77,7 +77,7 @@ def test_everything_that_versions_reach_is_read(store):
     assert known <= set(counting.paths(*READS))
 
 
-def test_what_is_read_does_not_grow_with_versions_that_share(tmp_path):
+def test_reads_do_not_grow_with_versions_that_share_nodes(tmp_path):
     store = MemoryStore("big")
     make_big_catalog(store, 4, 500, order=16)
     few = CountingStore(store)
@@ -90,7 +90,7 @@ def test_what_is_read_does_not_grow_with_versions_that_share(tmp_path):
     assert many.reads == few.reads + 30
 
 
-def test_what_was_looked_at_is_counted(store):
+def test_checked_files_and_bytes_are_counted(store):
     checked = everything(store).checked
     assert checked["versions"] == checked["roots"] == 5
     assert checked["nodes"] == sum(file.path.startswith("node/") for file in store.list())
@@ -99,7 +99,7 @@ def test_what_was_looked_at_is_counted(store):
     assert checked["bytes"] == sum(file.size for file in store.list())
 
 
-def test_what_is_read_again_to_name_objects_counts_once(store):
+def test_files_read_twice_are_counted_once(store):
     path = leaves_of(store, 4)[-1]
     store.overwrite(path, store.read(path)[:-10])
     report = everything(store)
@@ -107,7 +107,7 @@ def test_what_is_read_again_to_name_objects_counts_once(store):
     assert report.checked["bytes"] == sum(file.size for file in store.list())
 
 
-def test_a_version_can_be_asked_for_in_every_way(store):
+def test_fsck_accepts_every_kind_of_version_reference(store):
     clock = FakeClock()
     clocked = MemoryStore("clocked")
     make(clocked, clock=clock)
@@ -168,7 +168,7 @@ def test_an_init_that_did_not_finish_is_no_catalog(store):
 
 
 @pytest.mark.parametrize("left", ["node/", "vn/latest", "def/table/", "ops/"])
-def test_without_any_root_one_file_of_a_catalog_tells_that_there_was_one(store, left):
+def test_any_leftover_file_shows_that_a_catalog_existed(store, left):
     store.overwrite("ops/last-fsck.json", b"{}")
     store.delete_many([file.path for file in store.list() if not file.path.startswith(left)])
     report = fsck(store)
@@ -218,7 +218,7 @@ def test_the_latest_version_is_hit_so_older_ones_are_looked_at(store):
     assert report.last_sound_version == 3
 
 
-def test_the_objects_of_a_lost_leaf_are_named_from_an_older_version_and_the_log(store):
+def test_objects_of_lost_leaves_are_named_from_older_versions(store):
     reader = Catalog(store).snapshot().reader
     old, new = {*leaves_of(store, 2)}, {*leaves_of(store, 3)}
     [path] = [leaf for leaf in new - old if any("t007" in key for key in reader.node(leaf).keys)]
@@ -232,7 +232,7 @@ def test_the_objects_of_a_lost_leaf_are_named_from_an_older_version_and_the_log(
     assert "v2" in found.message
 
 
-def test_objects_that_moved_with_their_namespace_are_named_as_they_are_called_now(store):
+def test_objects_of_a_renamed_namespace_have_their_current_names(store):
     catalog = Catalog(store)
     with catalog.transaction() as transaction:
         transaction.rename_namespace(ns("a"), ns("c"))
@@ -245,7 +245,7 @@ def test_objects_that_moved_with_their_namespace_are_named_as_they_are_called_no
     assert list(found.objects) == expected
 
 
-def test_the_objects_of_a_leaf_that_can_partly_be_read_are_named(store):
+def test_objects_of_a_partly_readable_leaf_are_named(store):
     [*_, path] = leaves_of(store, 4)
     keys = Catalog(store).snapshot().keys
     expected = [keys.decode(key, "") for key in Catalog(store).snapshot().reader.node(path).keys]
@@ -292,7 +292,7 @@ def test_a_definition_that_was_cut_at_the_end_of_a_field_is_compared_with_the_lo
     assert (report.damaged, [one.code for one in report.findings]) == (False, ["F904"])
 
 
-def test_a_cycle_is_found_once_and_ends(store):
+def test_a_cycle_of_nodes_is_reported_once(store):
     holder = nodes_of(store, 4)[0]
     node = Catalog(store).snapshot().reader.node(holder)
     store.overwrite(holder, encode_node(Node(node.keys, node.values, (holder, *node.children[1:])), 1))
@@ -322,7 +322,7 @@ def test_trees_of_shared_nodes_take_no_longer_than_their_nodes():
     assert counting.reads < 3000
 
 
-def test_a_gap_hides_what_is_behind_it_from_readers_and_not_from_fsck(store):
+def test_fsck_sees_versions_behind_a_gap_unlike_readers(store):
     store.delete_many([root_path(2)])
     store.overwrite("vn/latest", b"1")
     assert Catalog(store).snapshot().version == 1
@@ -332,7 +332,7 @@ def test_a_gap_hides_what_is_behind_it_from_readers_and_not_from_fsck(store):
     assert (gap.path, gap.versions, gap.hint) == (root_path(2), ((2, 2),), "fsck --salvage DEST")
 
 
-def test_no_advice_to_commit_where_there_is_a_gap(store):
+def test_fsck_advises_no_commit_into_a_gap(store):
     """A rollback would commit into the gap, and join what does not belong together."""
     store.delete_many([root_path(2), *leaves_of(store, 4)[-1:]])
     report = fsck(store)
@@ -407,7 +407,7 @@ def test_a_transaction_past_its_end_is_information():
     assert not report.damaged
 
 
-def test_a_damaged_save_whose_copy_is_whole_is_a_warning(store):
+def test_damaged_save_with_a_sound_copy_is_a_warning(store):
     """The transaction is read from the copy, and can be committed: nothing is lost, so nothing is damaged."""
     begun = distributed.begin(Catalog(store))
     last = f"dtxn/{begun.id}.0.binpb"
@@ -579,7 +579,7 @@ def test_versions_become_ranges():
     assert merge([(5, 6), (1, 2), (3, 3), (9, 9)]) == ((1, 3), (5, 6), (9, 9))
 
 
-def test_of_very_many_versions_and_objects_some_are_named():
+def test_finding_lists_at_most_a_thousand_versions_and_objects():
     names = [TableName("a", f"t{at}") for at in range(1500)]
     found = finding("F201", "node/x", "it is missing", versions=[(0, 10), (100, 4_000_000_000)], objects=names)
     shown = describe_finding(found)
@@ -597,7 +597,7 @@ def test_the_report_of_a_run_can_be_kept(store):
     json.dumps(describe_report(report))
 
 
-def test_progress_is_told(store):
+def test_fsck_reports_its_progress(store):
     told: list[Any] = []
 
     class Listener:
@@ -665,7 +665,7 @@ def test_few_definitions_wait_to_be_read():
 
 
 @pytest.mark.parametrize("path", ["node/notes.txt", "vn/latest", "README"])
-def test_a_manifest_that_names_what_no_expire_deletes_is_told(path):
+def test_a_manifest_that_names_undeletable_files_is_reported(path):
     """A purge stops at it."""
     sample = make_sample(expired=True)
     store = sample.store()

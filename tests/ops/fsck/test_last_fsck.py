@@ -76,7 +76,7 @@ ALL = {"level": "full", "all": True}
     ],
     ids=str,
 )
-def test_what_a_sound_run_clears(notes, first, then, cleared):
+def test_a_sound_run_clears_damage_within_its_scope(notes, first, then, cleared):
     notes.run(damaged=True, **first)
     notes.run(**then)
     assert notes.damaged is not cleared
@@ -91,13 +91,13 @@ def test_the_last_run_is_on_top_as_ever(notes):
     assert record["runs"][-1] == {key: value for key, value in record.items() if key != "runs"}
 
 
-def test_damage_takes_the_place_of_sound(notes):
+def test_damage_replaces_the_note_of_a_sound_run(notes):
     notes.run("full")
     notes.run("full", damaged=True)
     assert [(run.level, run.damaged) for run in notes.runs] == [("full", True)]
 
 
-def test_what_says_nothing_about_the_latest_version_is_forgotten(notes):
+def test_notes_keep_only_complete_runs_on_the_latest_version(notes):
     notes.run("full")
     notes.run(at=3)
     notes.run(complete=False)
@@ -132,7 +132,7 @@ def test_notes_of_other_programs(notes, record):
     assert not notes.damaged
 
 
-def test_the_question_again_as_a_command(notes):
+def test_a_noted_run_can_be_written_as_a_command(notes):
     run = FsckRun("", "full", True, True, 1, 0, 7, False, True, 0)
     assert run.words() == ("fsck", "--level", "full")
     assert replace(run, all_versions=True).words() == ("fsck", "--level", "full", "--all-versions")

@@ -34,7 +34,7 @@ class Dropping(WrappedStore):
 
 
 @pytest.mark.parametrize("others", [[], ["a"], ["abc"], ["a", "b", "c", "d"]])
-def test_an_export_that_is_dropped_needs_nothing_whatever_the_others_are_called(others):
+def test_an_export_dropped_during_fsck_needs_no_pin(others):
     clock = FakeClock()
     catalog = make_catalog(clock=clock)
     for name in ("ab", *others):

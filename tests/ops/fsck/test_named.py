@@ -34,7 +34,7 @@ def lose(store: MemoryStore, name: str) -> str:
     return path
 
 
-def test_what_is_missing_is_found_and_nothing_of_it_is_read(store):
+def test_missing_definitions_are_found_without_reading_any(store):
     missing = [lose(store, "n1.t1"), lose(store, "n3.t0")]
     counting = CountingStore(store)
     report = fsck(counting)
@@ -64,7 +64,7 @@ def test_all_versions(store):
     assert (found.code, found.path, found.versions) == ("F301", path, ((1, 4),))
 
 
-def test_where_far_more_files_are_there_nobody_looks_and_that_is_said(store):
+def test_the_definition_check_is_skipped_among_too_many_files(store):
     lose(store, "n1.t1")
     nodes = sum(file_kind(file.path) is FileKind.NODE for file in store.list("node/"))
     for _ in range(1000 * (10 + nodes) + 1):

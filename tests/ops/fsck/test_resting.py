@@ -111,7 +111,7 @@ def test_all_of_it_comes_back(place: Place) -> None:
 
 
 @pytest.mark.parametrize("gone", range(BOUNDS[-1]))
-def test_a_root_that_is_gone_keeps_out_what_is_before_it(place: Place, gone: int) -> None:
+def test_an_undo_leaves_versions_before_a_missing_root(place: Place, gone: int) -> None:
     place.store.delete_many([root_path(gone)])
     [error] = place.undo()
     assert (error.code, error.path) == ("F101", root_path(gone))
@@ -125,7 +125,7 @@ def test_a_root_that_is_gone_keeps_out_what_is_before_it(place: Place, gone: int
 
 @pytest.mark.parametrize("how", FILE_DAMAGE)
 @pytest.mark.parametrize("version", [2, 4])
-def test_what_is_not_whole_stays_in_quarantine(place: Place, version: int, how: str) -> None:
+def test_an_undo_leaves_damaged_versions_in_quarantine(place: Place, version: int, how: str) -> None:
     spoil(place.store, place.definitions[version], how)
     assert {error.path for error in place.undo()} == {place.definitions[version]}
     assert place.oldest == version + 1
@@ -140,7 +140,7 @@ def test_roots_that_were_swapped_stay_in_quarantine(place: Place) -> None:
     assert place.oldest == 3
 
 
-def test_what_is_left_comes_back_when_its_files_do(place: Place) -> None:
+def test_versions_left_in_quarantine_return_with_their_files(place: Place) -> None:
     root = place.store.read(root_path(1))
     place.store.delete_many([root_path(1)])
     place.undo()
@@ -152,7 +152,7 @@ def test_what_is_left_comes_back_when_its_files_do(place: Place) -> None:
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2, 4])
-def test_what_is_left_is_purged_and_nothing_that_came_back(place: Place, gone: int) -> None:
+def test_a_purge_after_an_undo_keeps_the_restored_versions(place: Place, gone: int) -> None:
     place.store.delete_many([root_path(gone)])
     place.undo()
     before = {version: place.store.read(root_path(version)) for version in range(gone + 1, LAST)}
@@ -184,7 +184,7 @@ def test_where_nothing_is_whole_nothing_comes_back(place: Place) -> None:
     assert len(place.marks) == 2
 
 
-def test_damage_that_is_known_is_not_in_the_way(place: Place) -> None:
+def test_an_undo_ignores_acknowledged_damage(place: Place) -> None:
     """The damage was acknowledged in history, and stays acknowledged when it is restored."""
     place.undo()
     spoil(place.store, place.definitions[2], "missing")
@@ -214,7 +214,7 @@ def test_a_power_cut_at_any_write(place: Place) -> None:
         assert place.oldest == 2
 
 
-def test_the_command_says_what_stays(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expire_undo_reports_versions_left_in_quarantine(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_shared", {"rest": place.store})
     place.store.delete_many([root_path(1)])
     spoil(place.store, place.definitions[4], "missing")

@@ -56,7 +56,7 @@ def test_an_older_version_is_held_against_the_log_too(store):
     assert latest(store).last_sound(0) == 1
 
 
-def test_a_definition_that_was_cut_is_told_where_a_part_of_the_log_is_unreadable(store):
+def test_cut_definition_is_found_with_a_partly_unreadable_log(store):
     path = cut(store, 3)
     store.overwrite(root_path(1), b"")
     [finding] = [finding for finding in full(store).findings if finding.code == "F304"]
@@ -64,7 +64,7 @@ def test_a_definition_that_was_cut_is_told_where_a_part_of_the_log_is_unreadable
     assert [error.code for error in latest(store).errors()] == ["F304"]
 
 
-def test_only_what_hits_the_latest_version_is_its_error(store):
+def test_older_damage_is_no_error_of_the_latest_version(store):
     store.delete_many([definition(store, 2)])
     assert latest(store).errors() == []
     assert latest(store).last_sound(0) == 3

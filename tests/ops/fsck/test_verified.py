@@ -24,7 +24,7 @@ def store() -> MemoryStore:
     return store
 
 
-def test_a_run_that_is_out_of_time_says_so_and_blames_nobody(store):
+def test_fsck_out_of_time_is_incomplete_without_damage(store):
     class Slow(FakeClock):
         def elapsed_millis(self) -> int:
             self.advance(50)
@@ -39,7 +39,7 @@ def test_a_run_that_is_out_of_time_says_so_and_blames_nobody(store):
     assert (report.complete, report.last_sound_version) == (False, None)
 
 
-def test_definitions_found_whole_are_not_read_again(store, tmp_path):
+def test_verified_definitions_are_not_read_again(store, tmp_path):
     now = 1_700_000_000_000
     first = everything(store, verified=Verified(tmp_path, now))
     assert first.checked["skipped"] == 0
@@ -55,7 +55,7 @@ def test_definitions_found_whole_are_not_read_again(store, tmp_path):
     assert everything(store, verified=Verified(tmp_path, now)).checked["skipped"] == 0
 
 
-def test_what_was_found_whole_and_is_gone_now_is_found_missing(store, tmp_path):
+def test_a_verified_definition_that_disappears_is_missing(store, tmp_path):
     everything(store, verified=Verified(tmp_path, 1000))
     path = Catalog(store).snapshot().find(parse_table("a.t020"))
     assert path is not None
@@ -64,7 +64,7 @@ def test_what_was_found_whole_and_is_gone_now_is_found_missing(store, tmp_path):
     assert (found.code, found.path, [str(one) for one in found.objects]) == ("F301", path, ["a.t020"])
 
 
-def test_what_a_damaged_node_takes_for_a_node_too_is_there_in_the_listing(store, tmp_path):
+def test_a_verified_definition_named_as_node_needs_no_request(store, tmp_path):
     path = Catalog(store).snapshot().find(parse_table("a.t020"))
     assert path is not None
     rewrite_node(store, nodes_of(store, Catalog(store).snapshot().version)[0], with_child(0, path))
@@ -74,7 +74,7 @@ def test_what_a_damaged_node_takes_for_a_node_too_is_there_in_the_listing(store,
     assert path not in counting.paths("exists")
 
 
-def test_two_objects_of_one_id_are_found_though_both_were_found_whole(store, tmp_path):
+def test_duplicate_ids_of_verified_definitions_are_found(store, tmp_path):
     everything(store, verified=Verified(tmp_path, 1000))
     snapshot = Catalog(store).snapshot()
     one, other = (snapshot.find(parse_table(name)) for name in ("a.t001", "a.t002"))
@@ -105,7 +105,7 @@ def test_an_id_of_a_catalog_does_not_lead_out_of_the_folder(tmp_path):
     assert file.parent.parent == tmp_path / "state" / "olympia"
 
 
-def test_a_run_that_ran_out_of_time_is_gone_on_with(tmp_path):
+def test_fsck_out_of_time_continues_in_the_next_run(tmp_path):
     store = MemoryStore("many")
     make_big_catalog(store, 3, 700, own=True)
     total = everything(store).checked["definitions"]

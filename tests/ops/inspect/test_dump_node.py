@@ -89,7 +89,7 @@ def test_names_can_be_read_without_the_sizes(files) -> None:
 
 
 @pytest.mark.parametrize("kind", ["root", "node"])
-def test_whatever_is_left_of_a_cut_file_is_shown(files, kind) -> None:
+def test_every_readable_cell_of_a_cut_file_is_shown(files, kind) -> None:
     both, sizes = files
     file = both[kind]
     whole = salvage(file.data)
@@ -141,7 +141,7 @@ def test_flipped_bits_raise_nothing(files, kind) -> None:
     assert seen > 300
 
 
-def test_a_hole_in_the_middle_does_not_hide_what_follows(files) -> None:
+def test_rows_after_a_damaged_block_are_shown(files) -> None:
     file = files[0]["root"]
     data = bytearray(file.data)
     # the header of the first record batch; the actions are in the second

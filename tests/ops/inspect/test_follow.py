@@ -74,7 +74,7 @@ def test_a_look_costs_the_same_however_long_the_log_is(catalog):
     assert store.round_trips - opening == 3
 
 
-def test_what_was_expired_before_it_was_seen_is_said(catalog):
+def test_versions_expired_before_follow_saw_them_are_reported(catalog):
     def vanish() -> None:
         for number in range(5):
             commit(catalog, f"n{number}")
@@ -85,7 +85,7 @@ def test_what_was_expired_before_it_was_seen_is_said(catalog):
     assert said == ["v1 was expired before it was seen; going on after v4"]
 
 
-def test_a_version_that_cannot_be_read_is_told_and_hides_none(catalog):
+def test_an_unreadable_version_is_reported_and_hides_no_other(catalog):
     def break_one() -> None:
         commit(catalog, "a")
         commit(catalog, "b")

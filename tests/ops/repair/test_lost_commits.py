@@ -229,7 +229,7 @@ def test_nodes_that_were_never_committed_are_not_taken_for_those_of_a_commit(pla
     assert all(after[name] == definition for name, definition in before.items())
 
 
-def test_what_a_transaction_has_staged_is_no_commit(place: Place) -> None:
+def test_saved_changes_of_a_transaction_are_not_a_commit(place: Place) -> None:
     place.commit(lambda t: t.alter_catalog({"team": "data"}))
     place.clock.advance(HOUR)
     going = distributed.begin(place.catalog)
@@ -242,7 +242,7 @@ def test_what_a_transaction_has_staged_is_no_commit(place: Place) -> None:
     assert not made.steps[0].doubtful
 
 
-def test_of_a_transaction_whose_running_root_is_gone_nobody_knows_the_nodes(place: Place) -> None:
+def test_nodes_of_a_transaction_without_its_root_are_doubtful(place: Place) -> None:
     place.commit(lambda t: t.alter_catalog({"team": "data"}))
     place.clock.advance(HOUR)
     going = distributed.begin(place.catalog)
@@ -297,7 +297,7 @@ def test_definitions_of_a_lost_commit_are_taken_and_doubtful(small: Place, how: 
     assert not is_sure(made)
 
 
-def test_a_definition_that_follows_another_one_is_not_taken(small: Place) -> None:
+def test_a_definition_from_a_failed_commit_is_not_restored(small: Place) -> None:
     """A writer began from metadata that another commit had replaced, and failed; then a root is lost."""
     slow = small.catalog.begin()
     slow.alter_table(table("a.t3"), {}, (), location(50))
@@ -362,7 +362,7 @@ def test_a_listing_that_lags_is_no_lost_commit(place: Place) -> None:
     assert report.version == 8
 
 
-def test_the_first_advice_loses_nothing_only_where_that_is_known(place: Place) -> None:
+def test_the_first_advice_claims_no_loss_only_when_certain(place: Place) -> None:
     place.commit(*COMMITS["several"])
     place.lose(1, "missing")
     report = fsck(place.store)
@@ -399,7 +399,7 @@ def random_commit(numbers: random.Random, live: set[str], at: int) -> Iterator[C
             yield lambda t, name=name, new=new: t.rename_table(table(name), table(new))  # type: ignore[misc]
 
 
-def test_random_commits_are_brought_back_or_it_is_said_that_nobody_knows() -> None:
+def test_random_lost_commits_are_restored_or_reported_as_uncertain() -> None:
     sure = 0
     for seed in range(25):
         numbers = random.Random(seed)

@@ -275,7 +275,7 @@ def test_a_copy_that_shares_files_with_the_catalog(mode, damage):
     assert not everything(store).damaged
 
 
-def test_a_copy_that_shares_what_is_damaged_is_refused():
+def test_a_copy_that_shares_damaged_files_is_refused():
     store = lake()
     copy = exported("minimal")
     node_and_definition(store)
@@ -296,7 +296,7 @@ def test_a_copy_that_is_not_whole_is_refused(damage):
 
 
 @pytest.mark.parametrize("how", ["truncated", "missing"])
-def test_what_is_damaged_in_the_past_of_a_copy_does_not_matter(how):
+def test_damage_in_older_versions_of_a_copy_is_harmless(how):
     """A copy that was damaged itself, and had its gap closed by a promotion, is one, too."""
     store, copy = lake(), MemoryStore("copy", dict(WHOLE))
     spoil(copy, root_path(3), how)
@@ -351,7 +351,7 @@ def test_a_definition_that_was_rewritten_here_is_not_shared():
     assert contents(store) == HELD
 
 
-def test_what_is_here_already_is_shared():
+def test_definitions_already_in_the_catalog_are_shared():
     store = lake()
     plan = promote(store, exported())
     assert plan.definitions == plan.bytes == 0
@@ -359,7 +359,7 @@ def test_what_is_here_already_is_shared():
     assert dict(before.entries(Kind.TABLE)) == dict(after.entries(Kind.TABLE))
 
 
-def test_what_nothing_needs_is_not_shared():
+def test_definitions_that_the_latest_version_lacks_are_copied():
     """An expire may be about to delete it, so only what the former catalog's latest version needs stays where it is."""
     store = lake()
     path = str(Catalog(store).snapshot(AtVersion(4)).find(table("a.t2")))
@@ -386,7 +386,7 @@ def writer(store: Store, version: int) -> Transaction:
 
 
 @pytest.mark.parametrize("damage", VERSIONS, ids=named)
-def test_nobody_commits_into_the_former_catalog(damage):
+def test_writers_of_the_former_catalog_conflict_after_a_promotion(damage):
     """Whatever version a writer holds, the latest that he saw or one before a gap, the next name is taken."""
     store = lake()
     copy = exported()
@@ -405,7 +405,7 @@ def test_nobody_commits_into_the_former_catalog(damage):
     assert contents(store).keys() == HELD.keys() | {"namespace late"}
 
 
-def test_a_writer_who_was_first_is_not_passed_over():
+def test_a_commit_after_the_plan_stops_the_promotion():
     """Committed between the plan and the switch, on the latest version or in a gap: the copy does not know of it."""
     for held in (LAST, GAP[0] - 1):
         store = lake()
@@ -568,7 +568,7 @@ def test_cut_off_at_any_write_one_of_the_two_is_in_place(damage, cut_at):
 
 
 @pytest.mark.parametrize("damage", SCENES, ids=named)
-def test_cut_off_and_gone_on_with_another_copy(damage):
+def test_an_interrupted_promotion_continues_with_another_copy(damage):
     files, copy = SCENES[damage]
     other = MemoryStore("other")
     create_export(Catalog(lake(), clock()), other, "older", scope(Mode.FULL), at=AtVersion(2))
@@ -633,7 +633,7 @@ def test_a_store_that_does_not_answer(damage, mode):
         assert outcome(inner) == outcome(copy)
 
 
-def test_a_hint_that_cannot_be_written_is_told_at_the_end(tmp_path):
+def test_an_unwritable_hint_is_reported_after_the_promotion(tmp_path):
     """A folder stands in its place. The copy is in place all the same."""
     store = LocalStore(tmp_path / "lake")
     store.create_many({path: data for path, (data, _) in WHOLE.items() if path != LATEST})
@@ -723,7 +723,7 @@ def test_forgotten_it_rests_in_quarantine_and_goes_with_a_purge():
     assert contents(store) == held
 
 
-def test_as_long_as_somebody_may_need_it_it_is_not_forgotten():
+def test_a_former_catalog_still_needed_is_not_forgotten():
     store = lake()
     promote(store, exported())
     catalog = Catalog(store, clock())
@@ -749,7 +749,7 @@ def test_an_expire_that_was_planned_before_takes_nothing_of_it():
     assert catalog.snapshot(AtVersion(0)).version == 0
 
 
-def test_what_rested_in_quarantine_before_comes_back_and_is_kept_aside():
+def test_versions_in_quarantine_before_a_promotion_can_return():
     store = lake()
     mark_oldest(Catalog(store, clock()), 3)
     promote(store, exported())
@@ -883,7 +883,7 @@ def test_a_catalog_of_another_order_is_refused():
         planned(lake(), other)
 
 
-def test_a_copy_under_another_id_takes_the_place_under_the_id_of_the_catalog():
+def test_a_promoted_copy_takes_the_id_of_the_catalog():
     """A rebuilt catalog has another id, but the objects of the catalog."""
     store, copy = lake(), MemoryStore("copy")
     catalog = Catalog.create(copy, order=4, clock=clock())
@@ -926,7 +926,7 @@ def test_features_that_this_program_does_not_know(which):
     assert files_of(store) == before
 
 
-def test_a_gap_that_is_too_wide_was_made_by_a_root_that_is_no_part_of_history():
+def test_a_promotion_over_an_implausibly_wide_gap_is_refused():
     store = lake()
     store.create(root_path(2**31), store.read(root_path(3)))
     with pytest.raises(Refused, match="too many to be lost"):

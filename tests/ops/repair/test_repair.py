@@ -175,7 +175,7 @@ def test_a_sound_catalog_needs_nothing(make, sample):
     assert files_of(store) == before
 
 
-def test_there_must_be_a_catalog():
+def test_a_repair_without_a_catalog_is_refused():
     with pytest.raises(CatalogNotFound):
         plan_repair(MemoryStore())
 
@@ -235,7 +235,7 @@ def without_roots_at_rest(sample: Sample) -> MemoryStore:
     return store
 
 
-def test_what_rests_in_quarantine_mends_what_is_kept(expired):
+def test_a_repair_uses_versions_in_quarantine(expired):
     store = expired.store()
     path, _ = entry(expired, table("a.t00"))
     store.delete_many([path])
@@ -261,7 +261,7 @@ def test_any_single_file_can_go_after_an_expire(expired, how):
     assert lost, "a definition that only the expired versions' log has is lost"
 
 
-def test_a_definition_that_is_cut_where_a_field_ends_is_told_by_the_log(make):
+def test_a_cut_definition_is_detected_through_the_log(make):
     """The definition can be parsed, and has no checksum, like those of other programs."""
     sample = make_sample(older=4)
     before = latest(sample)
@@ -350,7 +350,7 @@ SHAPES: dict[str, Callable[[Node], Node]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_a_leaf_that_says_what_cannot_be(make, sample, shape):
+def test_a_leaf_with_impossible_content_is_repaired(make, sample, shape):
     before = latest(sample)
     store = make(sample)
     damage.rewrite_node(store, leaf_of_tables(sample), SHAPES[shape])
@@ -566,7 +566,7 @@ def _without_transactions(store: Store) -> Store:
     return copy
 
 
-def test_a_missing_catalog_definition_comes_back_with_exports_and_what_expire_decided(make, expired):
+def test_a_restored_catalog_definition_keeps_exports_and_expire_state(make, expired):
     before = latest(expired)
     store = make(expired)
     was = _catalog(store, expired.tree().root.catalog_def)
@@ -578,7 +578,7 @@ def test_a_missing_catalog_definition_comes_back_with_exports_and_what_expire_de
 
 
 @pytest.mark.parametrize("lost", [1, 2], ids=["purge", "mark and purge"])
-def test_what_was_purged_is_not_brought_back(lost):
+def test_a_repair_does_not_revive_purged_versions(lost):
     place = Place()
     place.namespace()
     for keep_last in (8, 4):
@@ -636,7 +636,7 @@ HINTS = {
 
 
 @pytest.mark.parametrize("case", HINTS)
-def test_hints_are_written_anew(make, expired, case):
+def test_a_repair_rewrites_damaged_hints(make, expired, case):
     path, wrong, right = HINTS[case]
     store = make(expired)
     if wrong is None:
@@ -679,7 +679,7 @@ def test_hints_and_tree_at_once(make, expired):
 # Gaps
 
 
-def test_a_gap_is_refused_and_the_highest_root_is_named(make, sample):
+def test_a_repair_over_a_gap_is_refused(make, sample):
     for missing in ([11], [3], [5, 6, 7]):
         store = sample.store()
         store.delete_many([root_path(version) for version in missing])
@@ -706,7 +706,7 @@ def broken_at_the_end(sample: Sample) -> Store:
     return store
 
 
-def test_what_only_unreadable_versions_did_is_set_back(sample):
+def test_a_repair_loses_only_changes_of_unreadable_versions(sample):
     before = latest(sample)
     store = broken_at_the_end(sample)
     old = sample.tree(sample.latest - 2)
@@ -744,7 +744,7 @@ def whole_at(sample: Sample, version: int) -> Objects:
     }
 
 
-def test_a_rollback_lists_what_it_loses(sample):
+def test_a_rollback_repair_lists_its_losses(sample):
     store = sample.store()
     tree, older = sample.tree(), sample.tree(10)
     shared = sample.tree(11).nodes.keys() & tree.nodes.keys()
@@ -765,7 +765,7 @@ def test_a_rollback_needs_a_sound_version(sample):
         plan(store, prefer="rollback")
 
 
-def test_auto_takes_what_loses_less(expired):
+def test_auto_chooses_the_repair_that_loses_less(expired):
     """A definition that is lost everywhere: a rollback cannot bring it back either, unless a version is without it."""
     store = without_roots_at_rest(expired)
     path, _ = entry(expired, table("a.t00"))
@@ -846,7 +846,7 @@ def test_several_versions_with_a_definition_of_another_catalog(sample, change):
         (contextlib.nullcontext, "truncated: "),
     ],
 )
-def test_a_catalog_definition_that_is_cut_where_a_field_ends_is_told(older, told):
+def test_a_cut_catalog_definition_is_detected(older, told):
     store = MemoryStore("cut")
     with older():
         catalog = Catalog.create(store, properties={"team": "data"})
@@ -1081,7 +1081,7 @@ def test_a_bad_node_is_not_looked_for_in_every_version_that_shares_it():
     assert cost(40, 5)[0] == cost(10, 5)[0]
 
 
-def test_an_action_is_done_again_only_where_it_belongs():
+def test_a_repair_applies_each_action_only_to_affected_leaves():
     actions = 101 + 10
     assert cost(10, 8)[1] <= 2 * actions
 
@@ -1091,7 +1091,7 @@ def _cut(store, path: str) -> None:
     store.overwrite(path, TableDef(id=TableDef.FromString(store.read(path)).id).SerializeToString())
 
 
-def test_a_definition_that_was_cut_is_found_by_its_id_under_any_name():
+def test_cut_definition_is_found_by_id_after_a_rename():
     """The log names the namespace that it was written in, which has another name by now."""
     store = MemoryStore("renamed")
     catalog = Catalog.create(store)

@@ -150,7 +150,7 @@ def lose_nodes(store: Store, sample: Sample, known: int) -> None:
             store.create(path, data)
 
 
-def test_commits_whose_roots_are_lost_are_brought_back(sample, dest):
+def test_a_salvage_restores_commits_with_lost_roots(sample, dest):
     """Version 11 made a table and a view, version 12 altered a namespace."""
     store = sample.store()
     store.delete_many([root_path(11), root_path(12)])
@@ -223,7 +223,7 @@ def test_without_any_catalog_definition_the_sizes_are_the_roots(sample, dest):
     assert (version.catalog.order, version.catalog.table_name_max_size_bytes) == (4, 16)
 
 
-def test_what_is_lost_for_good_is_named(dest):
+def test_a_salvage_names_objects_lost_for_good(dest):
     sample = make_sample(expired=True)
     store = sample.store()
     path, _ = sample.tree().entries[sample.keys.encode(table("a.t00"))]
@@ -264,7 +264,7 @@ def test_a_dry_run_writes_nothing(sample, dest):
     assert files_of(dest) == {}
 
 
-def test_there_must_be_something(dest):
+def test_a_salvage_without_a_catalog_is_refused(dest):
     with pytest.raises(CatalogNotFound):
         salvage(MemoryStore("nothing"), dest, CLOCK, AUTHOR)
     assert files_of(dest) == {}

@@ -78,7 +78,7 @@ def test_it_is_set_aside_and_kept(store, at, of):
     assert commit(store, "n9") == 9
 
 
-def test_no_expire_takes_what_is_kept(store):
+def test_no_expire_deletes_a_root_set_aside(store):
     stray(store, 12, 2)
     apply_repair(store, CLOCK, plan_repair(store), AUTHOR)
     [kept] = [file.path for file in store.list("ops/aside/")]
@@ -113,14 +113,14 @@ def test_it_is_no_version_that_other_damage_hits(store):
     assert [found.versions for found in findings if found.path == path] == [((1, LATEST),)]
 
 
-def test_a_root_behind_a_gap_that_names_the_missing_one_is_history(store):
+def test_a_root_that_names_its_missing_predecessor_is_history(store):
     store.delete_many([root_path(5)])
     found = fsck(store)
     assert {error.code for error in found.findings} == {"F101"}
     assert found.version == LATEST
 
 
-def test_what_is_committed_in_the_gap_is_not_lost(store):
+def test_commits_before_a_stray_root_survive_salvage_and_repair(store):
     stray(store, 12)
     assert commit(store, "n9") == 9
     dest = MemoryStore("dest")
@@ -215,7 +215,7 @@ def test_a_power_cut_at_any_write(store):
         check_catalog(broken)
 
 
-def test_a_version_that_was_committed_there_meanwhile_is_left_alone(store):
+def test_a_repair_keeps_a_version_committed_since_its_plan(store):
     """Another repair was first, and writers have reached the number since."""
     stray(store, 9, 3)
     mine, others = plan_repair(store), plan_repair(store)

@@ -153,7 +153,7 @@ def test_a_root_inside_a_tree(store):
     assert ("F207", root_path(1)) in {(one.code, one.path) for one in everything(store).findings}
 
 
-def test_one_file_that_is_named_as_two_things_is_judged_as_either(store):
+def test_a_file_named_as_node_and_definition_is_damage(store):
     """A node whose path stands where a definition should."""
     named = leaf(store)
     other = leaves_of(store, LATEST)[-2]
@@ -176,7 +176,7 @@ def test_a_store_that_fails_is_no_damage(store):
         reach_everything(Failing(store))
 
 
-def test_every_file_is_read_once_and_comes_after_what_leads_to_it(store):
+def test_every_file_is_read_once_and_after_its_parents(store):
     counting = CountingStore(store)
     roots = [(root_path(version), store.read(root_path(version))) for version in range(LATEST + 1)]
     reach = reach_of(counting, definitions=True)

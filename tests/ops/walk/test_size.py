@@ -38,7 +38,7 @@ def test_the_estimate_is_near(tables):
     assert store.reads <= depth(snapshot.reader, snapshot.root.node)
 
 
-def test_what_is_damaged_on_the_way_is_raised(tmp_path):
+def test_the_estimate_of_objects_raises_damage_on_its_way(tmp_path):
     catalog = filled(LocalStore(str(tmp_path)), 60)
     for node in (tmp_path / "node").iterdir():
         node.write_bytes(b"")
