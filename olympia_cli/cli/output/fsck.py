@@ -11,7 +11,6 @@ from olympia_cli.cli.output import render, visible
 from olympia_cli.cli.session import Session
 from olympia_cli.names import plural
 from olympia_cli.ops import fsck
-from olympia_cli.pages import template
 
 if TYPE_CHECKING:
     from olympia_cli.cli.fsck_actions import NextCommand
@@ -164,6 +163,8 @@ def report_page(report: Report, uri: str, now_millis: int, commands: Sequence[tu
     `commands` are the next steps, each with its loss and its reason.
     """
     counts = [f"{report.count(severity):,} {severity}" for severity in fsck.Severity if report.count(severity)]
+    from olympia_cli.pages import template
+
     page = template("fsck.html").render(
         command="fsck",
         uri=uri,
