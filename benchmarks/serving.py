@@ -26,8 +26,8 @@ from benchmarks.reading import look
 from benchmarks.writing import SlowStore, alter, naturals
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.iceberg import OlympiaCatalog
+from olympia_cli.iceberg.files import Delete
 from olympia_cli.iceberg.locations import Location
-from olympia_cli.iceberg.metadata_files import Delete
 from olympia_cli.ops.fsck import FsckRequest, Level, fsck
 from olympia_cli.rest.server import Running
 from olympia_cli.rest.settings import Settings

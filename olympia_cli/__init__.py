@@ -6,8 +6,9 @@
 Names in `__all__` are loaded on first access, so importing the package imports nothing else.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.catalog import Catalog
@@ -87,16 +88,8 @@ __all__ = [
     "parse_view",
 ]
 
-# ordered by import cost: looking up a name or an error class must not import the catalog reader
-_HOMES = ("names", "errors", "storage.open", "catalog.snapshot", "catalog.transaction", "catalog.catalog")
-
-
-def __getattr__(name: str) -> Any:
-    for home in _HOMES if name in __all__ else ():
-        module = import_module(f"{__name__}.{home}")
-        if hasattr(module, name):
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # mypy checks the names
+    __getattr__ = lazy(__name__)
 
 
 def __dir__() -> list[str]:

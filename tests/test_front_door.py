@@ -27,9 +27,17 @@ from olympia_cli.errors import InvalidLocation, InvalidOption
 SLOW = {"pyarrow", "google", "fsspec", "s3fs", "gcsfs", "typer", "rich", "pyspark", "pyiceberg"}
 
 
-def declared() -> dict[str, str]:
+FRONTS = sorted(
+    ".".join(path.parent.relative_to(Path(olympia_cli.__file__).parents[1]).parts)
+    for path in Path(olympia_cli.__file__).parent.rglob("__init__.py")
+    if "__getattr__" in path.read_text()
+)
+"""The packages that load their names on first access."""
+
+
+def declared(package: str = "olympia_cli") -> dict[str, str]:
     """Return the package's names as a type checker sees them, with their modules."""
-    tree = ast.parse(Path(olympia_cli.__file__).read_text())
+    tree = ast.parse(Path(str(import_module(package).__file__)).read_text())
     block = next(node for node in tree.body if isinstance(node, ast.If))
     return {alias.name: line.module for line in block.body for alias in line.names}
 
@@ -46,6 +54,17 @@ def test_a_type_checker_and_a_program_see_the_same_names():
     assert set(olympia_cli.__all__) <= set(dir(olympia_cli))
 
 
+@pytest.mark.parametrize("package", FRONTS)
+def test_a_type_checker_and_a_program_see_the_same_names_of_each_package(package):
+    front = import_module(package)
+    own = {name for name in vars(front) if callable(vars(front)[name]) and vars(front)[name].__module__ == package}
+    assert sorted({*declared(package), *(own & {*front.__all__})}) == sorted(front.__all__)
+    for name, module in declared(package).items():
+        assert getattr(front, name) is getattr(import_module(module), name)
+    with pytest.raises(AttributeError, match="has no attribute 'katalog'"):
+        front.katalog  # noqa: B018
+
+
 def test_unknown_names_cannot_be_imported():
     with pytest.raises(AttributeError, match="has no attribute 'Katalog'"):
         olympia_cli.Katalog  # noqa: B018
@@ -55,7 +74,7 @@ def test_unknown_names_cannot_be_imported():
 
 def test_importing_the_package_imports_nothing_of_it():
     modules = imported("import olympia_cli")
-    assert not [name for name in modules if name.startswith("olympia_cli.")]
+    assert [name for name in modules if name.startswith("olympia_cli.")] == ["olympia_cli.fronts"]
     assert not modules & SLOW
 
 

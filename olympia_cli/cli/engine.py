@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
@@ -15,20 +15,20 @@ from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.config import Location
 from olympia_cli.cli.options import name_in
 from olympia_cli.cli.session import Session
-from olympia_cli.errors import InvalidOption, OlympiaError, quoted
+from olympia_cli.errors import InvalidOption, OlympiaError, VersionNotFound, quoted
 from olympia_cli.names import Latest, plural
-from olympia_cli.ops import expire, fsck, walk
+from olympia_cli.ops import expire, fsck
 from olympia_cli.spark import submitted
 
 if TYPE_CHECKING:
-    from olympia_cli.importers.deltacat.rewrite import Rewriter
-    from olympia_cli.importers.footers import Footers
+    from olympia_cli.importers import Footers
+    from olympia_cli.importers.deltacat import Rewriter
     from olympia_cli.ops.executor import Executor
     from olympia_cli.ops.expire import Surveyor
-    from olympia_cli.ops.export.verify import ExportEngine
+    from olympia_cli.ops.export import ExportEngine
     from olympia_cli.ops.fsck import Engine, FsckRequest, Report
     from olympia_cli.ops.walk import Files
-    from olympia_cli.spark.engine import SparkEngine
+    from olympia_cli.spark import SparkEngine
     from olympia_cli.storage.protocol import Store
 
 AUTO_OBJECTS = 3_000_000
@@ -106,7 +106,7 @@ def engine(
     if not _wants_spark(session, word, spark_options, local_only, source):
         yield LocalWork()
         return
-    from olympia_cli.spark.engine import Run, spark_engine
+    from olympia_cli.spark import Run, spark_engine
 
     if not session.verbose:
         _hush()
@@ -185,7 +185,7 @@ def _auto(session: Session, number: int, most: int, noun: str) -> bool:
     """Choose Spark if there is much work and Spark is installed."""
     if number <= most:
         return _note_choice(session, False, f"about {plural(number, noun)}, and Spark is for more than {most:,}")
-    from olympia_cli.spark.session import need_spark
+    from olympia_cli.spark import need_spark
 
     about = f"about {plural(number, noun)}, more than {most:,}"
     try:
@@ -202,9 +202,17 @@ def _note_choice(session: Session, spark: bool, why: str) -> bool:
 
 
 def _objects(session: Session) -> int:
+    """Estimate the objects of the version that `vn/latest` names. The hint may lag, which matters little here."""
     from olympia_cli.catalog.references import open_snapshot
+    from olympia_cli.catalog.snapshot import Snapshot
+    from olympia_cli.catalog.versions import read_hints, read_root
+    from olympia_cli.ops.walk import estimated_objects
 
-    return walk.estimated_objects(open_snapshot(session.store, Latest(), SystemClock().now_millis()))
+    store = session.store
+    if (hint := read_hints(store).latest) is not None:
+        with suppress(VersionNotFound):
+            return estimated_objects(Snapshot(store, read_root(store, hint)))
+    return estimated_objects(open_snapshot(store, Latest(), SystemClock().now_millis()))
 
 
 # Long work of commands, in this process or on Spark, with the same results.
@@ -259,7 +267,7 @@ class LocalWork:
 
     @contextmanager
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
-        from olympia_cli.ops.export.verify import local_engine
+        from olympia_cli.ops.export import local_engine
 
         yield local_engine
 
@@ -268,7 +276,7 @@ class LocalWork:
         yield expire.LOCAL
 
     def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
-        from olympia_cli.importers.footers import LocalFooters, open_io
+        from olympia_cli.importers import LocalFooters, open_io
 
         return LocalFooters(base, open_io(base, properties))
 
@@ -285,14 +293,13 @@ class SparkWork:
         return self.spark
 
     def fsck(self, store: Store, request: FsckRequest) -> Report:
-        from olympia_cli.spark.pipelines.fsck import spark_fsck
+        from olympia_cli.spark import spark_fsck
 
         return spark_fsck(self.spark, request)
 
     @contextmanager
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
-        from olympia_cli.spark.engine import place_for
-        from olympia_cli.spark.pipelines.export import SparkExport
+        from olympia_cli.spark import SparkExport, place_for
 
         engine, place = self.spark, place_for(dest.uri, options)
         with ExitStack() as stack:
@@ -305,17 +312,17 @@ class SparkWork:
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:
-        from olympia_cli.spark.pipelines.expire import spark_surveyor
+        from olympia_cli.spark import spark_surveyor
 
         with spark_surveyor(self.spark) as surveyor:
             yield surveyor
 
     def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
-        from olympia_cli.spark.pipelines.imports import SparkFooters
+        from olympia_cli.spark import SparkFooters
 
         return SparkFooters(self.spark, base, properties)
 
     def rewriter(self, base: str, source: Mapping[str, str], dest: Mapping[str, str]) -> Rewriter:
-        from olympia_cli.spark.pipelines.imports import SparkRewriter
+        from olympia_cli.spark import SparkRewriter
 
         return SparkRewriter(self.spark, base, source, dest)

@@ -23,9 +23,7 @@ from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
 if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
     from olympia_cli.ops.fsck import FsckRun, Report
-    from olympia_cli.ops.repair.advice import Places
-    from olympia_cli.ops.repair.plan import RepairPlan, RepairStep, SalvageReport
-    from olympia_cli.ops.repair.repair import Prefer
+    from olympia_cli.ops.repair import Places, Prefer, RepairPlan, RepairStep, SalvageReport
 
 PLACES = 9
 """Number of names to try for an empty place beside the catalog."""
@@ -62,7 +60,7 @@ def next_commands(session: Session, report: Report, options: Sequence[str]) -> l
     """Return the commands that repair the damage, the one that loses least first. `options` are those of the fsck."""
     if not report.findings and report.latest is not None:
         return []
-    from olympia_cli.ops.repair.advice import advise
+    from olympia_cli.ops.repair import advise
 
     data = data_checks(session) if report.level is fsck.Level.DATA else None
     with session.progress() as progress:
@@ -77,7 +75,7 @@ def next_commands(session: Session, report: Report, options: Sequence[str]) -> l
 
 def data_checks(session: Session) -> Any:
     """Return the checks of table data, with the storage options of the catalog."""
-    from olympia_cli.iceberg.data_checks import IcebergDataChecks
+    from olympia_cli.iceberg import IcebergDataChecks
 
     scheme, separator, _ = session.location.uri.partition("://")
     return IcebergDataChecks(session.location.options or None, scheme if separator else "")
@@ -114,8 +112,7 @@ def say_standing(session: Session, runs: Sequence[FsckRun]) -> None:
 
 def _places(session: Session) -> Places:
     """Return an empty place for a new catalog, and the finished salvages at the places before it."""
-    from olympia_cli.ops.repair.advice import Places
-    from olympia_cli.ops.repair.salvage import salvage_source
+    from olympia_cli.ops.repair import Places, salvage_source
 
     empty, salvages = _empty_place(session), {}
     for place in _place_names(session):
@@ -132,7 +129,7 @@ def _places(session: Session) -> Places:
 
 def _empty_place(session: Session) -> str:
     """Return an empty place for a new catalog beside this one, or in this folder if the catalog is a whole bucket."""
-    from olympia_cli.ops.repair.salvage import check_free
+    from olympia_cli.ops.repair import check_free
 
     base, *others = _place_names(session)
     for place in (base, *others):
@@ -232,7 +229,7 @@ def salvage_shown(
     dry_run: bool,
     message: str,
 ) -> int:
-    from olympia_cli.ops.repair.plan import describe_salvage
+    from olympia_cli.ops.repair import describe_salvage
 
     if session.output is not Output.JSON:
         print_report(session, fsck_report)
@@ -243,7 +240,7 @@ def salvage_shown(
 
 
 def plan(session: Session, prefer: Prefer) -> RepairPlan:
-    from olympia_cli.ops.repair.repair import plan_repair
+    from olympia_cli.ops.repair import plan_repair
 
     with session.progress() as progress:
         return plan_repair(session.store, prefer=prefer, progress=progress)
@@ -251,7 +248,7 @@ def plan(session: Session, prefer: Prefer) -> RepairPlan:
 
 def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry_run: bool, message: str) -> int | None:
     """Show the plan, ask, and apply it. Return the new version, if there is one."""
-    from olympia_cli.ops.repair.repair import apply_repair
+    from olympia_cli.ops.repair import apply_repair
 
     clock = SystemClock()
     _show(session, plan)
@@ -303,20 +300,20 @@ def _say_some(session: Session, lines: Sequence[str], *, is_problem: bool = Fals
 
 
 def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dict[str, Any]:
-    from olympia_cli.ops.repair.plan import describe_plan
+    from olympia_cli.ops.repair import describe_plan
 
     return {**describe_plan(plan), "dry_run": dry_run, "version": version}
 
 
 def salvage(session: Session, destination: str, *, dry_run: bool, message: str) -> SalvageReport:
     """Write all readable objects into a new catalog, and report the rest."""
-    from olympia_cli.ops.repair.salvage import salvage as do_salvage
+    from olympia_cli.ops.repair import salvage_catalog
 
     uri = os.path.expanduser(destination) if destination.startswith("~") else destination
     dest = open_store(uri, session.options_for(uri), size_limit=size_limit)
     author = session.author(message)
     with session.progress() as progress:
-        report = do_salvage(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)
+        report = salvage_catalog(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)
     dest.close()
     _show_salvage(session, report, dry_run)
     return report

@@ -14,7 +14,7 @@ from olympia_cli.cli.session import Changed, Session
 from olympia_cli.errors import IcebergMissing, InvalidOption, OlympiaError, TableNotFound, command_words
 
 if TYPE_CHECKING:
-    from olympia_cli.iceberg.catalog import OlympiaCatalog
+    from olympia_cli.iceberg import OlympiaCatalog
     from olympia_cli.names import TableName
 
 
@@ -33,9 +33,7 @@ def iceberg_catalog(
     If `table` is missing, the error is that of all other commands.
     """
     need_pyiceberg()
-    from olympia_cli.iceberg.catalog import OlympiaCatalog
-    from olympia_cli.iceberg.conversion import told_as_ours
-    from olympia_cli.iceberg.settings import ONE_SDK, io_properties
+    from olympia_cli.iceberg import ONE_SDK, OlympiaCatalog, io_properties, told_as_ours
 
     if at is not None and txn is not None:
         raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")

@@ -185,7 +185,9 @@ def _parts(batches: Iterable[pyarrow.RecordBatch]) -> Iterator[list[pyarrow.Reco
         yield part
 
 
-def commit(catalog: OlympiaCatalog, written: Mapping[Destination, Sequence[DataFile]], message: str = "") -> int | None:
+def commit_append(
+    catalog: OlympiaCatalog, written: Mapping[Destination, Sequence[DataFile]], message: str = ""
+) -> int | None:
     """Do steps 3 and 4, all in one commit. Return its version.
 
     Return None if there is nothing to commit, or if all tables already have this append, or one of the same name. Raise
@@ -209,11 +211,11 @@ def commit(catalog: OlympiaCatalog, written: Mapping[Destination, Sequence[DataF
         raise
     if version is None:
         _unmark(marked)
-        give_up(catalog, written)
+        give_up_append(catalog, written)
         return None
     for destination, files in filled.items():
         _sweep(destination, files)
-    give_up(catalog, written.keys() - filled.keys())
+    give_up_append(catalog, written.keys() - filled.keys())
     return version
 
 
@@ -222,7 +224,7 @@ def _unmark(marked: Iterable[Destination]) -> None:
         destination.store.delete_many([_COMMITTING])
 
 
-def give_up(catalog: OlympiaCatalog, destinations: Iterable[Destination]) -> None:
+def give_up_append(catalog: OlympiaCatalog, destinations: Iterable[Destination]) -> None:
     """Empty the folders, unless a commit names their files or may do so.
 
     The caller may give up without knowing that the commit succeeded. On any doubt the files are kept, also if another

@@ -33,12 +33,12 @@ from olympia_cli.errors import InvalidName
 from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import DATA
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
-from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view, check_properties, read_metadata
+from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view, check_property_locations, read_metadata
 from olympia_cli.iceberg.conversion import dotted, identifier_of, namespace_name, table_name, translated, view_name
+from olympia_cli.iceberg.files import MetadataFiles, PyIcebergFiles
 from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
 from olympia_cli.iceberg.internals import to_schema
 from olympia_cli.iceberg.locations import Reach, barred_folders
-from olympia_cli.iceberg.metadata_files import MetadataFiles, PyIcebergFiles
 from olympia_cli.iceberg.settings import ONE_SDK, same_sdk, store_options, trusted
 from olympia_cli.names import Kind, NamespaceName, ObjectName, Reference, TableName, ViewName, parse_reference
 from olympia_cli.storage.open import check_opens, scheme_of
@@ -198,7 +198,7 @@ class OlympiaCatalog(MetastoreCatalog):
 
         def create(changes: TableChanges) -> TableState:
             check_no_view(changes.transaction, name)
-            return changes.create(name, staged.metadata, staged.metadata_location, self._reach(name.namespace))
+            return changes.create(name, staged.metadata, staged.metadata_location, self.reach(name.namespace))
 
         return self.table_of(name, self.change(name, create, NamespaceName(name.namespace), name))
 
@@ -215,7 +215,7 @@ class OlympiaCatalog(MetastoreCatalog):
     def register_table(self, identifier: str | Identifier, metadata_location: str, overwrite: bool = False) -> Table:
         """Register a table by its metadata location. The metadata is read first, so that it is known to be readable."""
         name = table_name(identifier)
-        place = self._reach(name.namespace).existing(metadata_location)
+        place = self.reach(name.namespace).existing(metadata_location)
         metadata = read_metadata(self.metadata_files, metadata_location, place)
 
         def register(changes: TableChanges) -> None:
@@ -283,7 +283,7 @@ class OlympiaCatalog(MetastoreCatalog):
         name = table_name(identifier, NoSuchTableError)
         state = self.change(
             name,
-            lambda changes: changes.update(name, requirements, updates, reach=self._reach(name.namespace)),
+            lambda changes: changes.update(name, requirements, updates, reach=self.reach(name.namespace)),
             NamespaceName(name.namespace),
             name,
         )
@@ -369,7 +369,7 @@ class OlympiaCatalog(MetastoreCatalog):
 
         def create(changes: TableChanges) -> None:
             check_no_table(changes, name)
-            changes.add_file(where, content, self._reach(name.namespace).also([place]))
+            changes.add_file(where, content, self.reach(name.namespace).also([place]))
             changes.transaction.create_view(name, view_definition(where))
 
         self.change(name, create, NamespaceName(name.namespace), name)
@@ -427,7 +427,7 @@ class OlympiaCatalog(MetastoreCatalog):
 
         staged = self._staged_file(location)
         if staged is None:
-            staged = self.metadata_files.read(self._reach(name.namespace).existing(location))
+            staged = self.metadata_files.read(self.reach(name.namespace).existing(location))
         return ViewMetadata.model_validate_json(staged)
 
     def _view_of(self, name: ViewName, metadata: ViewMetadata) -> View:
@@ -467,7 +467,7 @@ class OlympiaCatalog(MetastoreCatalog):
                 location = self._view(name).table(name).definition.iceberg_metadata_location
         except ValueError as invalid:
             raise NoSuchTableError(f"Table does not exist: {dotted(name)}") from invalid
-        place = self._reach(name.namespace).existing(location)
+        place = self.reach(name.namespace).existing(location)
         return TableState(read_metadata(self.metadata_files, location, place), location)
 
     def table_of(self, name: TableName, state: TableState) -> Table:
@@ -526,14 +526,14 @@ class OlympiaCatalog(MetastoreCatalog):
             io = self._ios[scheme] = load_file_io({**self.properties, **own}, location)
         return io
 
-    def _reach(self, namespace: str) -> Reach:
+    def reach(self, namespace: str) -> Reach:
         """Return the folders where tables and views of the namespace may be."""
         return Reach(barred=barred_folders(self.store_catalog.store.uri))
 
     def _new_place(self, name: TableName | ViewName, location: str | None, properties: Properties) -> str:
         """Return the location of a new table or view: the given one if it is allowed, or a new folder."""
-        reach = self._reach(name.namespace)
-        check_properties(properties, reach)
+        reach = self.reach(name.namespace)
+        check_property_locations(properties, reach)
         if location:
             reach.named(location, f"the {name.kind.word}'s location")
         return location.rstrip("/") if location else self.new_folder(name)

@@ -42,6 +42,7 @@ from pyiceberg.typedef import Properties
 
 from olympia_cli.catalog.commit import Author, Committed, FileWriter, commit
 from olympia_cli.catalog.distributed import DistributedTransaction
+from olympia_cli.catalog.snapshot import Snapshot as CatalogSnapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
     CommitUnknown,
@@ -60,9 +61,8 @@ from olympia_cli.format.pb.actions_pb2 import (
     TableInsertDef,
     TableUpdateDef,
 )
-from olympia_cli.iceberg.changed_files import ChangedFiles, ReadFile, changed_files
 from olympia_cli.iceberg.conversion import dotted
-from olympia_cli.iceberg.files import NewFile, NewFiles
+from olympia_cli.iceberg.files import Delete, MetadataFiles, NewFile, NewFiles
 from olympia_cli.iceberg.format_v3 import V3, check_known, to_json, upgraded, with_row_ids
 from olympia_cli.iceberg.internals import empty_metadata, metadata_number
 from olympia_cli.iceberg.locations import (
@@ -73,7 +73,7 @@ from olympia_cli.iceberg.locations import (
     barred_folders,
     folders_of,
 )
-from olympia_cli.iceberg.metadata_files import Delete, MetadataFiles
+from olympia_cli.iceberg.manifests import ChangedFiles, ReadFile, changed_files
 from olympia_cli.iceberg.settings import without_code
 from olympia_cli.names import TableName, ViewName
 from olympia_cli.ops.verify_metadata import parse_metadata, unpacked
@@ -248,6 +248,63 @@ class TableState:
     location: str
 
 
+@dataclass(frozen=True, slots=True)
+class PlannedUpdate:
+    """An update of a table, made from its state `before` (None: a table to be created). Nothing is staged yet."""
+
+    name: TableName
+    before: TableState | None
+    after: TableState
+    actions: Sequence[TableAction]
+    reach: Reach
+
+
+def plan_update(
+    view: CatalogSnapshot | Transaction,
+    files: MetadataFiles,
+    name: TableName,
+    current: TableState | None,
+    requirements: Sequence[TableRequirement],
+    updates: Sequence[TableUpdate],
+    fit: Fit | None = None,
+    reach: Reach = ANYWHERE,
+    unwritten: Sequence[str] = (),
+) -> PlannedUpdate:
+    """Make the update of a table in the state `current`. Raise CommitFailedException if a requirement is not met.
+
+    `fit` may adapt the updates to that state. The updates may name locations in `reach` and in the table's own folders.
+    `view` has the other objects of the catalog, and `unwritten` the metadata files that a transaction has staged.
+    """
+    if current is None:
+        if not any(isinstance(one, AssertCreate) for one in requirements):
+            raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+        check_no_view(view, name)
+    else:
+        folders = folders_of(current.metadata.location, current.metadata.properties)
+        reach = reach.of_object(current.location, folders)
+    for requirement in requirements:
+        requirement.validate(None if current is None else current.metadata)
+    if fit is not None:
+        updates = fit(None if current is None else current.metadata, updates)
+    for update in updates:
+        check_named(update, reach)
+    metadata = _updated(current, updates)
+    if current is not None and metadata == current.metadata:
+        return PlannedUpdate(name, current, current, (), reach)
+    if current is not None and metadata.format_version == V3 and current.location not in unwritten:
+        document = parse_metadata(files.read(reach.existing(current.location)), current.location)
+        check_known(document, current.metadata, metadata, current.location)
+    number = -1 if current is None else metadata_number(current.location)
+    provider = load_location_provider(metadata.location, without_code(metadata.properties))
+    after = TableState(metadata, provider.new_table_metadata_file_location(number + 1))
+
+    def read(manifest: str) -> bytes:
+        return files.read(reach.named(manifest, "a manifest"))
+
+    actions = actions_of(None if current is None else current.metadata, metadata, updates, read)
+    return PlannedUpdate(name, current, after, actions, reach)
+
+
 class TableChanges:
     """Changes of tables in one transaction, and their metadata files."""
 
@@ -268,10 +325,15 @@ class TableChanges:
         """Return the table as this transaction sees it, or None. Files are not followed through links out of
         `reach`.
         """
+        location = self._location(name)
+        if location is None:
+            return None
+        return TableState(self._staged.get(location) or self._read(location, reach), location)
+
+    def _location(self, name: TableName) -> str | None:
         if not self.transaction.exists(name):
             return None
-        location = self.transaction.table(name).definition.iceberg_metadata_location
-        return TableState(self._staged.get(location) or self._read(location, reach), location)
+        return self.transaction.table(name).definition.iceberg_metadata_location
 
     def _read(self, location: str, reach: Reach) -> TableMetadata:
         content = self.staged_file(location)
@@ -289,57 +351,36 @@ class TableChanges:
         name: TableName,
         requirements: Sequence[TableRequirement],
         updates: Sequence[TableUpdate],
-        fit: Fit | None = None,
         reach: Reach = ANYWHERE,
     ) -> TableState:
-        """Update a table, or create it. Raise CommitFailedException if a requirement is not met.
+        """Update a table, or create it, as `plan_update` describes."""
+        here = (self.transaction, self._store, name, self.state(name, reach))
+        return self.apply(plan_update(*here, requirements, updates, reach=reach, unwritten=self.places))
 
-        `fit` may adapt the updates to the table's current state. The updates may name locations in `reach` and in the
-        table's own folders.
-        """
-        current = self.state(name, reach)
-        if current is None:
-            if not any(isinstance(one, AssertCreate) for one in requirements):
-                raise NoSuchTableError(f"Table does not exist: {dotted(name)}")
+    def still_fits(self, update: PlannedUpdate) -> bool:
+        """Return True if the table is in the state that the update was made from."""
+        return self._location(update.name) == (None if update.before is None else update.before.location)
+
+    def apply(self, update: PlannedUpdate) -> TableState:
+        """Stage an update that still fits. Each update is applied once, as it has the name of its metadata file."""
+        name, before, after = update.name, update.before, update.after
+        if after is before:
+            return after
+        if before is None:
             check_no_view(self.transaction, name)
-        else:
-            folders = folders_of(current.metadata.location, current.metadata.properties)
-            reach = reach.of_object(current.location, folders)
-        for requirement in requirements:
-            requirement.validate(None if current is None else current.metadata)
-        if fit is not None:
-            updates = fit(None if current is None else current.metadata, updates)
-        for update in updates:
-            check_named(update, reach)
-        metadata = _updated(current, updates)
-        if current is not None and metadata == current.metadata:
-            return current
-        if current is not None and metadata.format_version == V3 and current.location not in self._files.places:
-            data = self._store.read(reach.existing(current.location))
-            document = parse_metadata(data, current.location)
-            check_known(document, current.metadata, metadata, current.location)
-        number = -1 if current is None else metadata_number(current.location)
-        provider = load_location_provider(metadata.location, without_code(metadata.properties))
-        location = provider.new_table_metadata_file_location(number + 1)
-
-        def read(manifest: str) -> bytes:
-            return self._store.read(reach.named(manifest, "a manifest"))
-
-        actions = actions_of(None if current is None else current.metadata, metadata, updates, read)
-        if current is None:
-            self.transaction.create_table(name, location)
-        expected = None if current is None else current.location
-        for action in actions:
+            self.transaction.create_table(name, after.location)
+        expected = None if before is None else before.location
+        for action in update.actions:
             self.transaction.alter_table(
                 name,
-                metadata_location=location,
+                metadata_location=after.location,
                 expected_metadata_location=expected,
                 type=action.type,
                 payload=action.payload,
             )
             # the first action changes the location; the others only add to the log
             expected = None
-        return self.stage(metadata, location, reach)
+        return self.stage(after.metadata, after.location, update.reach)
 
     def add_file(self, location: str, content: bytes, reach: Reach = ANYWHERE) -> None:
         """Stage a file that is created before the commit, and deleted if the commit fails."""
@@ -391,7 +432,7 @@ class TableChanges:
         try:
             return publish()
         except (CommitUnknown, OutcomeUnknown) as error:
-            raise unknown(error, self._created) from error
+            raise outcome_unknown(error, self._created) from error
         except OlympiaError as error:
             self._discard_after(error)
             raise
@@ -462,7 +503,7 @@ class TableChanges:
         return TableState(metadata, location)
 
 
-def unknown(error: BaseException | None, written: Iterable[str]) -> CommitStateUnknownException:
+def outcome_unknown(error: BaseException | None, written: Iterable[str]) -> CommitStateUnknownException:
     """Return the error for an unknown outcome, with the files that were written."""
     return CommitStateUnknownException(f"{error}{_kept(written)}")
 
@@ -476,10 +517,11 @@ def _kept(written: Iterable[str]) -> str:
     return f"; if the log does not have it, nothing needs these files: {shown}" if shown else ""
 
 
-def check_no_view(transaction: Transaction, name: TableName) -> None:
+def check_no_view(view: CatalogSnapshot | Transaction, name: TableName) -> None:
     """Raise TableAlreadyExistsError if a view has the name: in Iceberg, tables and views share their names."""
     with contextlib.suppress(InvalidName):
-        if transaction.exists(ViewName(name.namespace, name.name)):
+        same = ViewName(name.namespace, name.name)
+        if view.exists(same) if isinstance(view, Transaction) else view.find(same) is not None:
             raise TableAlreadyExistsError(f"View with same name already exists: {dotted(name)}")
 
 
@@ -513,7 +555,7 @@ def read_metadata(files: MetadataFiles, text: str, location: Location) -> TableM
         raise Damaged("F602", text, "it is not the metadata of an Iceberg table", hint="check the location") from None
 
 
-def check_properties(properties: Properties, reach: Reach) -> None:
+def check_property_locations(properties: Properties, reach: Reach) -> None:
     """Raise an error for properties of a table, view or namespace that name a location outside `reach`."""
     for key in (*FOLDER_PROPERTIES, "location"):
         if properties.get(key):
@@ -527,7 +569,7 @@ def check_named(update: Any, reach: Reach) -> None:
         case "set-location":
             reach.named(update.location, "the table's location")
         case "set-properties":
-            check_properties(update.updates, reach)
+            check_property_locations(update.updates, reach)
         case "add-snapshot" if update.snapshot.manifest_list:
             reach.named(update.snapshot.manifest_list, "the manifest list")
         case "set-statistics":

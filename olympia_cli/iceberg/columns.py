@@ -111,14 +111,6 @@ def parse_schema(text: str) -> Schema:
     return Schema(*columns)
 
 
-def parse_type(text: str) -> IcebergType:
-    """Parse a single type."""
-    parser = _Parser(text)
-    found = parser.type(0)
-    parser.end()
-    return found
-
-
 def columns_told(schema: Schema) -> tuple[tuple[str, str], ...]:
     """Return the names and types of the columns of a schema, as `describe_metadata` writes them."""
     return tuple(_column(field.name, _told(field.field_type)) for field in schema.fields)

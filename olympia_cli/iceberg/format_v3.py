@@ -199,7 +199,7 @@ VERSION: Any = 3
 
 
 @dataclass(frozen=True, slots=True)
-class NewFile:
+class NewDataFile:
     """A data file to add, with its statistics by column id and the positions of its deleted rows."""
 
     path: str
@@ -279,7 +279,7 @@ def with_snapshot(
     metadata: TableMetadataV3,
     location: str | None,
     io: FileIO,
-    files: Sequence[NewFile],
+    files: Sequence[NewDataFile],
     updates: Iterable[TableUpdate],
     about: Mapping[str, str],
     millis: int,
@@ -346,7 +346,7 @@ def with_snapshot(
     return cast(TableMetadataV3, made)
 
 
-def encode(metadata: TableMetadataV3) -> bytes:
+def encode_v3(metadata: TableMetadataV3) -> bytes:
     """Return the content of the metadata file. PyIceberg's own method rejects version 3."""
     return IcebergBaseModel.model_dump_json(metadata, exclude_none=True).encode()
 
@@ -360,7 +360,7 @@ class _Writing:
         self._folder = f"{metadata.location}/metadata"
         self._next_row = metadata.next_row_id or 0
 
-    def added(self, file: NewFile) -> ManifestEntry:
+    def added(self, file: NewDataFile) -> ManifestEntry:
         content = self._data_file(
             content=DataFileContent.DATA,
             file_path=file.path,
@@ -384,7 +384,7 @@ class _Writing:
             data_file=file,
         )
 
-    def vectors(self, files: Sequence[NewFile]) -> list[ManifestEntry]:
+    def vectors(self, files: Sequence[NewDataFile]) -> list[ManifestEntry]:
         """Write all deletion vectors into one file, and return their entries."""
         if not files:
             return []

@@ -195,7 +195,7 @@ _TABLES_AT_ONCE = 256
 _MANIFESTS_AT_ONCE = 1024
 
 
-def inventory(
+def take_inventory(
     store: Store,
     tables: Iterable[Mapping[str, Any]],
     options: Mapping[str, object] | None = None,

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError, PathMissing, command_words
-from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.iceberg.locations import Location, Reach, parse_location
-from olympia_cli.iceberg.settings import LOADS_CODE, without_code
+from olympia_cli.iceberg import LOADS_CODE, Location, Reach, TableFiles, parse_location, without_code
 from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 from olympia_cli.names import NamespaceName, TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
@@ -33,7 +31,7 @@ _METADATA = re.compile(
 _EMPTY = {"total-data-files": "0", "total-records": "0"}
 
 
-def from_catalog(name: str, properties: Mapping[str, str]) -> Iterator[ImportedTable | Omission]:
+def tables_of_catalog(name: str, properties: Mapping[str, str]) -> Iterator[ImportedTable | Omission]:
     """Yield the tables of a catalog that PyIceberg knows by name, or by these properties."""
     catalog = _load_catalog(name, properties)
     waiting = sorted(catalog.list_namespaces())
@@ -82,7 +80,7 @@ def _load_catalog(name: str, properties: Mapping[str, str]) -> Catalog:
 
 def _load_no_code(catalog: Catalog, settings: Mapping[str, object]) -> None:
     """Keep a catalog from loading code that its server or its tables name, unless the user's settings name it."""
-    from olympia_cli.iceberg.internals import change_file_properties
+    from olympia_cli.iceberg import change_file_properties
 
     change_file_properties(catalog, without_code)
     for key in LOADS_CODE:
@@ -90,7 +88,7 @@ def _load_no_code(catalog: Catalog, settings: Mapping[str, object]) -> None:
             catalog.properties.pop(key, None)
 
 
-def below(
+def tables_below(
     prefix: str, options: Mapping[str, object] | None, files: TableFiles, namespace: str | None = None
 ) -> Iterator[ImportedTable | Omission]:
     """Yield the tables whose metadata files lie below a prefix, with the newest file of each. A table is named after
@@ -132,7 +130,7 @@ def below(
             yield Omission(table.source, error.message)
 
 
-def bring(found: Iterable[ImportedTable | Omission], transaction: Transaction) -> ImportResult:
+def stage_tables(found: Iterable[ImportedTable | Omission], transaction: Transaction) -> ImportResult:
     """Stage the tables in a transaction."""
     done = ImportResult()
     for table in found:

@@ -146,7 +146,7 @@ def _history(source: Catalog, wanted: Snapshot, note: ImportNote | None) -> Iter
     yield wanted
 
 
-def inspect(wanted: Snapshot, into: str | None) -> ImportResult:
+def inspect_source(wanted: Snapshot, into: str | None) -> ImportResult:
     """Return what an import would find, with the names in a catalog of the same sizes."""
     done = ImportResult()
     renaming = _renaming(wanted, wanted.sizes, into)

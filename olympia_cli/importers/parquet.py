@@ -20,8 +20,7 @@ from pyiceberg.table.snapshots import Snapshot
 
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.importers.objects import Renaming
-from olympia_cli.importers.properties import PARQUET_FILES
-from olympia_cli.importers.result import Omission
+from olympia_cli.importers.result import PARQUET_FILES, Omission
 from olympia_cli.names import Kind, TableName, as_found
 from olympia_cli.storage.protocol import FileInfo
 
@@ -159,7 +158,7 @@ def find_folders(files: Iterable[FileInfo]) -> tuple[list[ParquetFolder], list[O
     return [table for table in folders.values() if table.files], left_out
 
 
-def not_of(catalog: str, prefix: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:
+def without_catalog(catalog: str, prefix: str, files: Iterable[FileInfo]) -> Iterator[FileInfo]:
     """Yield the files below a prefix, without those of a catalog at or below it: tables of one import are not a source
     of the next. Both are URIs of stores."""
     inside = f"{catalog.removeprefix(prefix).strip('/')}/"

@@ -26,12 +26,15 @@ from pyiceberg.table.update import TableUpdate
 from pyiceberg.typedef import Record
 
 from olympia_cli.errors import command_words
-from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.changes import TableState
-from olympia_cli.iceberg.columns import columns_told, partition_spec
-from olympia_cli.iceberg.conversion import identifier_of
-from olympia_cli.iceberg.internals import schema_without_ids
-from olympia_cli.iceberg.transaction import CatalogTransaction
+from olympia_cli.iceberg import (
+    CatalogTransaction,
+    OlympiaCatalog,
+    TableState,
+    columns_told,
+    identifier_of,
+    partition_spec,
+    schema_without_ids,
+)
 from olympia_cli.importers.footers import Footers
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import (
@@ -45,8 +48,14 @@ from olympia_cli.importers.parquet import (
     typed_partitions,
     unite,
 )
-from olympia_cli.importers.properties import PARQUET_FILES, PARQUET_FOLDER
-from olympia_cli.importers.result import ImportAdvice, ImportedTable, ImportResult, Omission
+from olympia_cli.importers.result import (
+    PARQUET_FILES,
+    PARQUET_FOLDER,
+    ImportAdvice,
+    ImportedTable,
+    ImportResult,
+    Omission,
+)
 from olympia_cli.names import TableName
 
 # Create a table with its files as the first snapshot, during an import: this takes most of the time of importing a

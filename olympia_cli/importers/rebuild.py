@@ -17,7 +17,7 @@ from olympia_cli.errors import CatalogExists, Damaged, InvalidLocation, OlympiaE
 from olympia_cli.format.definitions import decode
 from olympia_cli.format.paths import DEFINITION_FOLDERS, name_in, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
-from olympia_cli.iceberg.locations import Location, parse_location
+from olympia_cli.iceberg import Location, parse_location
 from olympia_cli.importers.result import ImportResult, Omission
 from olympia_cli.names import Kind, ObjectName, as_found
 from olympia_cli.ops.inspect import ObjectChange

@@ -1,4 +1,4 @@
-"""Wire formats of other programs: Thrift's compact protocol, Protobuf, and MessagePack, with checks for damage."""
+"""Wire formats of other programs, Thrift's compact protocol and Protobuf, with checks for damage."""
 
 from __future__ import annotations
 

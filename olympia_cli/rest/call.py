@@ -24,7 +24,7 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName, SavedElsewhere
 from olympia_cli.format.strict_json import read_request
-from olympia_cli.iceberg.changes import TableChanges
+from olympia_cli.iceberg import TableChanges
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_reference
 from olympia_cli.rest.access import Caller
 from olympia_cli.rest.failures import SEPARATOR, Failure, bad_request, forbidden, without_nulls
@@ -286,8 +286,8 @@ def check_reachable(name: str) -> None:
         raise bad_request(f"{name!a} cannot be a name, because clients remove it from addresses")
 
 
-def answer(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
-    return Response(json.dumps(value, separators=(",", ":")), status, headers, media_type="application/json")
+def answer(value: object) -> Response:
+    return Response(json.dumps(value, separators=(",", ":")), media_type="application/json")
 
 
 def nothing() -> Response:

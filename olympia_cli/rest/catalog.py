@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from pyiceberg.exceptions import NoSuchNamespaceError
@@ -18,13 +19,21 @@ from pyiceberg.typedef import Properties
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidLocation
-from olympia_cli.iceberg import changes
-from olympia_cli.iceberg.catalog import OlympiaCatalog, folder_of
-from olympia_cli.iceberg.changes import TableChanges, TableState
-from olympia_cli.iceberg.conversion import translated
-from olympia_cli.iceberg.locations import Reach, barred_folders, parse_location
-from olympia_cli.iceberg.metadata_files import MetadataFiles
-from olympia_cli.iceberg.settings import LOADS_CODE
+from olympia_cli.iceberg import (
+    LOADS_CODE,
+    MetadataFiles,
+    OlympiaCatalog,
+    PlannedUpdate,
+    Reach,
+    TableChanges,
+    TableState,
+    barred_folders,
+    check_property_locations,
+    folder_of,
+    parse_location,
+    plan_update,
+    translated,
+)
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
@@ -32,6 +41,7 @@ from olympia_cli.rest.service import Located
 from olympia_cli.rest.updates import check_added, fitted
 
 R = TypeVar("R")
+Update = tuple[TableName, Sequence[TableRequirement], Sequence[TableUpdate]]
 
 
 class ServedCatalog(OlympiaCatalog):
@@ -40,13 +50,14 @@ class ServedCatalog(OlympiaCatalog):
     _call: Call
     _what: str
     _seen: Snapshot | Transaction | None
+    _reaches: dict[str | None, Reach]
 
     @classmethod
     def of_call(cls, call: Call, what: str) -> ServedCatalog:
         """Create it. `what` is the message of commits."""
         made = cls.__new__(cls)
         made._begin(call.service.catalog, "olympia", call.service.io_properties)
-        made._call, made._what, made._seen = call, what, None
+        made._call, made._what, made._seen, made._reaches = call, what, None, {}
         return made
 
     def _view(self, *names: ObjectName) -> Snapshot | Transaction:
@@ -55,15 +66,38 @@ class ServedCatalog(OlympiaCatalog):
         return self._seen
 
     def change(self, about: ObjectName | None, do: Callable[[TableChanges], R], *names: ObjectName) -> R:
-        """Commit a change.
+        """Commit a change, with the changes of other clients.
 
-        First apply it to the version of the request and discard the result. Errors are found early, and the files that
-        the change reads are cached. That keeps its time in the group commit short.
+        First read the objects in `names` in the version of the request. What is cached then takes no time of the
+        others.
         """
         view = self._view()
+        if names and isinstance(view, Snapshot):
+            _told(about, lambda: [view.get(name) for name in names])
+        return self._call.change(lambda changes: _told(about, lambda: do(changes)), self._what)
+
+    def commit(self, updates: Sequence[Update]) -> list[TableState]:
+        """Update several tables, all of them or none.
+
+        Each update is planned here, on the version of the request. The group commit stages the plan, and plans again
+        only if the table has changed since.
+        """
+        planned: dict[TableName, PlannedUpdate] = {}
+        view = self._view()
         if isinstance(view, Snapshot) and self._call.prefix.at is None:
-            _told(about, do, TableChanges(Transaction(view, self.store_catalog.clock), self.metadata_files))
-        return self._call.change(lambda changes: _told(about, do, changes), self._what)
+            for update in updates:
+                # a second update of the same table needs the state after the first
+                if update[0] not in planned:
+                    planned[update[0]] = _told(None, partial(self._plan_ahead, view, update))
+
+        def staged(changes: TableChanges, update: Update) -> TableState:
+            plan = planned.pop(update[0], None)
+            if plan is None or not changes.still_fits(plan):
+                current = changes.state(update[0], self.reach(update[0].namespace))
+                plan = self._plan(changes.transaction, current, update, changes.places)
+            return changes.apply(plan)
+
+        return self.change(None, lambda changes: [staged(changes, update) for update in updates])
 
     @property
     def metadata_files(self) -> MetadataFiles:
@@ -75,30 +109,31 @@ class ServedCatalog(OlympiaCatalog):
 
     # Checks of names in requests
 
-    def update(
-        self,
-        changes: TableChanges,
-        name: TableName,
-        requirements: Sequence[TableRequirement],
-        updates: Sequence[TableUpdate],
-    ) -> TableState:
-        """Update a table inside a change. Raise an error if the caller is not allowed to."""
-        reach = self.reach(name.namespace)
-        current = changes.state(name, reach)
+    def _plan_ahead(self, view: Snapshot, update: Update) -> PlannedUpdate:
+        return self._plan(view, None if view.find(update[0]) is None else self.state(update[0]), update)
+
+    def _plan(
+        self, view: Snapshot | Transaction, current: TableState | None, update: Update, unwritten: Sequence[str] = ()
+    ) -> PlannedUpdate:
+        """Plan the update of a table. Raise an error if the caller is not allowed to make it."""
+        name, requirements, updates = update
         if current is not None:
             check_code(current.metadata.properties)
-        for update in updates:
-            if isinstance(update, SetPropertiesUpdate):
-                check_code(update.updates)
-        state = changes.update(name, requirements, updates, fitted, reach)
-        check_added(state.metadata, updates)
-        return state
-
-    def _reach(self, namespace: str) -> Reach:
-        return self.reach(namespace)
+        for one in updates:
+            if isinstance(one, SetPropertiesUpdate):
+                check_code(one.updates)
+        files, reach = self.metadata_files, self.reach(name.namespace)
+        plan = plan_update(view, files, name, current, requirements, updates, fitted, reach, unwritten)
+        check_added(plan.after.metadata, updates)
+        return plan
 
     def reach(self, namespace: str | None = None) -> Reach:
         """Return the folders where this caller's tables may be, including the namespace's location."""
+        if namespace not in self._reaches:
+            self._reaches[namespace] = self._reach_of(namespace)
+        return self._reaches[namespace]
+
+    def _reach_of(self, namespace: str | None) -> Reach:
         caller, settings = self._call.caller, self._call.service.settings
         barred = barred_folders(self.store_catalog.store.uri)
         own = ""
@@ -142,7 +177,7 @@ def check_code(properties: Properties) -> None:
 def check_properties(properties: Properties, reach: Reach) -> None:
     """Raise an error for a client's properties that would load code or lead outside `reach`."""
     check_code(properties)
-    changes.check_properties(properties, reach)
+    check_property_locations(properties, reach)
 
 
 def check_registered(metadata: Mapping[str, Any], reach: Reach, what: str) -> None:
@@ -185,10 +220,12 @@ class _NoFiles(FileIO):
 _NO_FILES = _NoFiles()
 
 
-def _told(about: ObjectName | None, do: Callable[[TableChanges], R], changes: TableChanges) -> R:
+def _told(about: ObjectName | None, do: Callable[[], R]) -> R:
+    """Return the result of `do`, with its errors as failures of the request."""
+
     def done() -> R:
         with translated(about):
-            return do(changes)
+            return do()
 
     try:
         return parsed(done)

@@ -21,8 +21,7 @@ from olympia_cli.catalog.clock import moment
 from olympia_cli.catalog.commit import Author, check_writable, retry
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import CommitConflict, InvalidOption, StorageFailed, TransactionTooLarge
-from olympia_cli.iceberg.changes import TableChanges, unknown
-from olympia_cli.iceberg.metadata_files import MetadataFiles
+from olympia_cli.iceberg import MetadataFiles, TableChanges, outcome_unknown
 
 _log = logging.getLogger(__name__)
 
@@ -136,7 +135,7 @@ class GroupCommit:
         except CommitStateUnknownException as error:
             for job in staged:
                 # this client's files only, not those of the others
-                job.end(unknown(error.__cause__, job.files))
+                job.end(outcome_unknown(error.__cause__, job.files))
             return
         except Exception as error:
             # this may be the fault of one change, or of their total size, so retry each alone

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import NamespaceNotFound
-from olympia_cli.iceberg.changes import TableChanges
+from olympia_cli.iceberg import TableChanges
 from olympia_cli.names import Kind, NamespaceName
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, page
 from olympia_cli.rest.catalog import ServedCatalog, check_properties

@@ -10,11 +10,10 @@ from olympia_cli.errors import quoted
 from olympia_cli.names import parse_reference
 from olympia_cli.ops.inspect import describe_saved
 from olympia_cli.rest import namespaces, tables, views
-from olympia_cli.rest.app import Operation
+from olympia_cli.rest.app import LIFETIME, Operation
 from olympia_cli.rest.call import Call, Prefix, answer, nothing, parse_warehouse
 from olympia_cli.rest.failures import bad_request, forbidden
-from olympia_cli.rest.idempotency import LIFETIME
-from olympia_cli.rest.page import document, health, objects, tree, versions
+from olympia_cli.rest.page import document, objects, tree, versions
 from olympia_cli.rest.page.document import Page, with_error_page
 
 # The configuration for clients: the server's operations, and the prefix for the requested warehouse.
@@ -188,6 +187,6 @@ OPERATIONS = (
     _page("diff", "/diff", versions.compare),
     _page("tree", "/tree", tree.tree),
     _page("node", "/node", tree.node),
-    _page("health", "/health", health.health),
+    _page("health", "/health", document.health_page),
 )
 """All operations of the server."""

@@ -21,9 +21,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import InvalidOption
 from olympia_cli.rest.app import Api
-from olympia_cli.rest.record import Record
 from olympia_cli.rest.routes import OPERATIONS
-from olympia_cli.rest.service import Service
+from olympia_cli.rest.service import Record, Service
 from olympia_cli.rest.settings import Settings
 
 KEEP_ALIVE = 75

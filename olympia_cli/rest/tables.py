@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pydantic import Field, TypeAdapter
@@ -15,19 +15,17 @@ from starlette.responses import Response
 
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import TableExists, TableNotFound
-from olympia_cli.iceberg.changes import TableChanges, TableState, check_no_view
+from olympia_cli.iceberg import TableChanges, TableState, check_no_view
 from olympia_cli.names import Kind, TableName, ViewName, plural
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, page
-from olympia_cli.rest.catalog import ServedCatalog, check_code, check_registered
+from olympia_cli.rest.catalog import ServedCatalog, Update, check_code, check_registered
 from olympia_cli.rest.failures import Failure, bad_request, objects, parsed
 from olympia_cli.rest.service import etag_of, table_answer
 from olympia_cli.rest.updates import check_columns, with_field_numbers
 
 _REQUIREMENTS: TypeAdapter[tuple[TableRequirement, ...]] = TypeAdapter(tuple[TableRequirement, ...])
 _UPDATES: TypeAdapter[tuple[TableUpdate, ...]] = TypeAdapter(tuple[TableUpdate, ...])
-
-Commit = tuple[TableName, tuple[TableRequirement, ...], tuple[TableUpdate, ...]]
 
 
 class _CreateTable(CreateTableRequest):
@@ -133,11 +131,9 @@ def exists(call: Call) -> Response:
 
 def commit(call: Call) -> Response:
     """Update one table."""
-    name, requirements, updates = change = _commit(call.document(), call.table)
-    served = ServedCatalog.of_call(call, _said([change]))
-
-    state = served.change(None, lambda changes: served.update(changes, name, requirements, updates))
-    return _table(call, served, name, state)
+    update = _update(call.document(), call.table)
+    served = ServedCatalog.of_call(call, _said([update]))
+    return _table(call, served, update[0], *served.commit([update]))
 
 
 def commit_all(call: Call) -> Response:
@@ -145,22 +141,16 @@ def commit_all(call: Call) -> Response:
     entries = call.document().get("table-changes")
     if not isinstance(entries, list) or not entries:
         raise bad_request("table-changes is not a list of changes")
-    commits: list[Commit] = []
+    updates: list[Update] = []
     for entry in entries:
         if not isinstance(entry, dict):
             raise bad_request("table-changes is not a list of changes")
-        commits.append(_commit(entry, call.table_identifier(entry.get("identifier"))))
-    served = ServedCatalog.of_call(call, _said(commits))
-
-    def change(changes: TableChanges) -> None:
-        for name, requirements, updates in commits:
-            served.update(changes, name, requirements, updates)
-
-    served.change(None, change)
+        updates.append(_update(entry, call.table_identifier(entry.get("identifier"))))
+    ServedCatalog.of_call(call, _said(updates)).commit(updates)
     return nothing()
 
 
-def _commit(document: dict[str, Any], name: TableName) -> Commit:
+def _update(document: dict[str, Any], name: TableName) -> Update:
     given = document.get("identifier")
     if given is not None and given != {"namespace": [name.namespace], "name": name.name}:
         raise bad_request("the identifier in the body is not that of the path")
@@ -172,7 +162,7 @@ def _commit(document: dict[str, Any], name: TableName) -> Commit:
     )
 
 
-def _said(commits: list[Commit]) -> str:
+def _said(commits: Sequence[Update]) -> str:
     """Return the commit message for the log. It mentions expired snapshots, because engines delete their files."""
     shown = ", ".join(str(name) for name, _, _ in commits[:10]) + (", …" if len(commits) > 10 else "")
     updates = (update for _, _, updates in commits for update in updates)
@@ -207,7 +197,7 @@ def rename(call: Call) -> Response:
         changes.transaction.rename_table(old, new)
 
     served = ServedCatalog.of_call(call, f"rename table {old} to {new}")
-    served.change(None, change)
+    served.change(None, change, old, new)
     return nothing()
 
 

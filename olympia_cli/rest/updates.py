@@ -30,7 +30,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.types import IcebergType, NestedField
 
-from olympia_cli.iceberg.format_v3 import V3
+from olympia_cli.iceberg import V3
 from olympia_cli.rest.failures import Failure, bad_request, without_nulls
 
 LAST = -1

@@ -14,9 +14,7 @@ from starlette.responses import Response
 
 from olympia_cli.errors import ViewNotFound
 from olympia_cli.format.pb.objects_pb2 import ViewDef, ViewFormat
-from olympia_cli.iceberg.catalog import check_no_table, view_definition
-from olympia_cli.iceberg.changes import TableChanges
-from olympia_cli.iceberg.locations import folders_of
+from olympia_cli.iceberg import TableChanges, check_no_table, folders_of, view_definition
 from olympia_cli.names import Kind, ViewName
 from olympia_cli.ops.verify_metadata import parse_view_metadata
 from olympia_cli.rest.call import Call, answer, check_reachable, nothing
@@ -73,7 +71,7 @@ def create(call: Call) -> Response:
         changes.add_file(location, content, reach)
         changes.transaction.create_view(name, view_definition(location))
 
-    served.change(None, change)
+    served.change(None, change, name)
     return _view(location, metadata)
 
 
@@ -151,7 +149,7 @@ def replace(call: Call) -> Response:
         changes.transaction.replace_view(name, new)
         return location, metadata
 
-    return _view(*served.change(None, change))
+    return _view(*served.change(None, change, name))
 
 
 def _metadata_location(metadata: dict[str, Any]) -> str:

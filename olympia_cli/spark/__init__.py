@@ -4,20 +4,46 @@
     olympia_cli.spark.register(spark)
     spark.read.format("olympia").option("catalog", "s3://lake/catalog").load("objects")
 
-Importing this imports neither PySpark nor the data source.
+Importing this imports neither PySpark nor the data source: names in `__all__` are
+loaded on first access.
 """
 
 import os
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.spark.appends import append
+    from olympia_cli.spark.engine import Run, SparkEngine, place_for, spark_engine
+    from olympia_cli.spark.pipelines.expire import spark_surveyor
+    from olympia_cli.spark.pipelines.export import SparkExport
+    from olympia_cli.spark.pipelines.fsck import spark_fsck
+    from olympia_cli.spark.pipelines.imports import SparkFooters, SparkRewriter
+    from olympia_cli.spark.pipelines.inventory import data_files, save_table, spark_path, write_parquet
+    from olympia_cli.spark.session import need_java, need_spark
     from olympia_cli.spark.source import register
 
-__all__ = ["append", "register", "submitted"]
-
-_HOMES = {"append": "appends", "register": "source"}
+__all__ = [
+    "Run",
+    "SparkEngine",
+    "SparkExport",
+    "SparkFooters",
+    "SparkRewriter",
+    "append",
+    "data_files",
+    "need_java",
+    "need_spark",
+    "place_for",
+    "register",
+    "save_table",
+    "spark_engine",
+    "spark_fsck",
+    "spark_path",
+    "spark_surveyor",
+    "submitted",
+    "write_parquet",
+]
 
 
 def submitted() -> bool:
@@ -25,7 +51,5 @@ def submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+if not TYPE_CHECKING:  # mypy checks the names
+    __getattr__ = lazy(__name__)

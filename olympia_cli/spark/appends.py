@@ -29,8 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from olympia_cli.iceberg.appends import Destination
-    from olympia_cli.iceberg.catalog import OlympiaCatalog
+    from olympia_cli.iceberg import Destination, OlympiaCatalog
 
 _FILES = "files binary"
 
@@ -44,8 +43,7 @@ class Append:
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> tuple[Any, ...]:
         """Write the rows, and return the data files."""
-        from olympia_cli.iceberg.appends import write_rows
-        from olympia_cli.iceberg.conversion import told_as_ours
+        from olympia_cli.iceberg import told_as_ours, write_rows
         from olympia_cli.spark.iceberg_rows import IcebergTable, load
 
         self.proof.check(self.destination.store)
@@ -58,11 +56,11 @@ class Append:
 def begin(options: WriteOptions, schema: StructType) -> Append | None:
     """Check the table and the columns, and choose where the files go. Return None if the table already has an append of
     that name."""
-    from olympia_cli.iceberg.conversion import identifier_of
+    from olympia_cli.iceberg import identifier_of
     from olympia_cli.spark.iceberg_rows import check_rows, file_properties
 
     with iceberg_catalog(options) as catalog:
-        from olympia_cli.iceberg.appends import destination, was_done
+        from olympia_cli.iceberg import destination, was_done
 
         table = catalog.load_table(identifier_of(options.table))
         check_rows(table.schema(), schema)
@@ -76,8 +74,7 @@ def begin(options: WriteOptions, schema: StructType) -> Append | None:
 def iceberg_catalog(options: WriteOptions) -> Iterator[OlympiaCatalog]:
     """Open the catalog for PyIceberg, and translate its errors within the block into ours."""
     try:
-        from olympia_cli.iceberg.catalog import OlympiaCatalog
-        from olympia_cli.iceberg.conversion import told_as_ours
+        from olympia_cli.iceberg import OlympiaCatalog, told_as_ours
     except ImportError as error:
         raise ExecutorUnprepared(
             f"writing Iceberg tables needs PyIceberg, and Spark's Python lacks {error.name or 'it'}",
@@ -116,7 +113,7 @@ def append(
     options = {name: parse_write_options({**common_options, "table": name}) for name in frames}
     register(spark)
     with iceberg_catalog(next(iter(options.values()))) as opened:
-        from olympia_cli.iceberg.appends import commit, give_up, partly_done
+        from olympia_cli.iceberg import commit_append, give_up_append, partly_done
 
         begun: dict[str, Append] = {}
         try:
@@ -129,16 +126,16 @@ def append(
                     lacking = [options[name].table for name in begun if not frames[name].isEmpty()]
                 if lacking:
                     raise partly_done(run, done_tables, lacking)
-                give_up(opened, (new_append.destination for new_append in begun.values()))
+                give_up_append(opened, (new_append.destination for new_append in begun.values()))
                 return None
             with explained():
                 written = {
                     new_append.destination: _written(spark, frames[name], new_append)
                     for name, new_append in begun.items()
                 }
-            return commit(opened, written, message)
+            return commit_append(opened, written, message)
         except BaseException:
-            give_up(opened, (new_append.destination for new_append in begun.values()))
+            give_up_append(opened, (new_append.destination for new_append in begun.values()))
             raise
 
 
@@ -198,15 +195,15 @@ class AppendWriter(DataSourceArrowWriter):
             return
         files = [file for message in messages if isinstance(message, Written) for file in message.files]
         with iceberg_catalog(self.options) as catalog:
-            from olympia_cli.iceberg.appends import commit
+            from olympia_cli.iceberg import commit_append
 
-            commit(catalog, {self.begun.destination: files}, self.options.message)
+            commit_append(catalog, {self.begun.destination: files}, self.options.message)
 
     @failures()
     def abort(self, messages: Iterable[WriterCommitMessage | None]) -> None:
         if self.begun is None:
             return
         with iceberg_catalog(self.options) as catalog:
-            from olympia_cli.iceberg.appends import give_up
+            from olympia_cli.iceberg import give_up_append
 
-            give_up(catalog, [self.begun.destination])
+            give_up_append(catalog, [self.begun.destination])

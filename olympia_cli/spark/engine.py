@@ -19,7 +19,7 @@ from olympia_cli.spark.failures import explain, explained, told
 from olympia_cli.spark.options import check_shared
 from olympia_cli.spark.pins import arrow_schema, ddl
 from olympia_cli.spark.pipelines.place import CatalogPlace, cores_of, rows_of
-from olympia_cli.spark.session import spark_session
+from olympia_cli.spark.session import java_classes, java_context, java_session, spark_session
 from olympia_cli.uuids import new_uuid
 
 if TYPE_CHECKING:
@@ -69,11 +69,9 @@ def _additions(spark: SparkSession, numbers: Mapping[str, int | float]) -> Itera
     """Yield a column per number: the task that computes it adds the number to the accumulator of that name."""
     from pyspark.sql.classic.column import Column
 
-    # Any: these are Java objects
-    session: Any = spark
-    jvm, context = session._jvm, session.sparkContext._jsc.sc()
+    jvm, context = java_classes(spark), java_context(spark.sparkContext)
     sql = jvm.org.apache.spark.sql
-    objects, parse = sql.catalyst.expressions.objects, session._jsparkSession.sessionState().sqlParser().parseExpression
+    objects, parse = sql.catalyst.expressions.objects, java_session(spark).sessionState().sqlParser().parseExpression
     nothing = jvm.PythonUtils.toSeq(jvm.java.util.ArrayList())
     for name, number in numbers.items():
         whole = isinstance(number, int)
@@ -138,7 +136,7 @@ class Step:
 
     def stages(self) -> list[SparkStageInfo]:
         """Return the stages that had tasks to run."""
-        self.context._jsc.sc().listenerBus().waitUntilEmpty(_SETTLE_MILLIS)
+        java_context(self.context).listenerBus().waitUntilEmpty(_SETTLE_MILLIS)
         tracker = self.context.statusTracker()
         jobs = map(tracker.getJobInfo, tracker.getJobIdsForGroup(self.group))
         numbers = sorted({number for job in jobs if job is not None for number in job.stageIds})
@@ -156,7 +154,7 @@ class Step:
 
     def _failures(self) -> Iterator[str]:
         """Yield the error messages of failed tasks."""
-        store, jvm = self.context._jsc.sc().statusStore(), self.context._jvm
+        store, jvm = java_context(self.context).statusStore(), java_classes(self.context)
         words = jvm.org.apache.spark.status.api.v1
         failed = jvm.java.util.List.of(words.TaskStatus.FAILED)
         for stage in self.stages():

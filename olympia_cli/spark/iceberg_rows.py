@@ -19,8 +19,7 @@ from olympia_cli.errors import (
     StorageFailed,
     Unsupported,
 )
-from olympia_cli.iceberg.locations import parse_location
-from olympia_cli.iceberg.settings import trusted
+from olympia_cli.iceberg import parse_location, trusted
 from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.options import ReadOptions, WriteOptions
 from olympia_cli.storage.open import check_opens

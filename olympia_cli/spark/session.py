@@ -33,6 +33,44 @@ from olympia_cli.spark.failures import explain, explained
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+# Private members of PySpark that have no public equivalent, each in one line, checked with PySpark 4.3.
+
+
+def java_context(context: Any) -> Any:
+    """Return the SparkContext of the Java program."""
+    return context._jsc.sc()
+
+
+def java_session(spark: Any) -> Any:
+    """Return the SparkSession of the Java program."""
+    return spark._jsparkSession
+
+
+def java_classes(of: Any) -> Any:
+    """Return the packages and classes of the Java program of a session or a context."""
+    return of._jvm
+
+
+def running_gateway() -> Any:
+    """Return the connection to the Java program of this process, or None."""
+    from pyspark import SparkContext
+
+    return SparkContext._gateway
+
+
+def use_gateway(gateway: Any) -> None:
+    """Use this connection for all contexts of the process."""
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized(gateway=gateway)
+
+
+def last_call(spark: Any) -> Callable[[], object]:
+    """Return the call to a Connect server that its session makes when the program ends."""
+    end: Callable[[], object] = spark.client._on_exit
+    return end
+
+
 # Spark's addresses: check the syntax of masters and Connect servers, and whether a server listens.
 
 CONNECT_PORT = 15002
@@ -151,13 +189,14 @@ class Launched:
 def launch(settings: Mapping[str, str], master: str | None, verbose: bool) -> Launched:
     """Start the Java program with the settings that are fixed at its start. Its output goes to stderr if `verbose`,
     else to a file that is read only if the start fails."""
-    from pyspark import SparkConf, SparkContext, java_gateway
+    from pyspark import SparkConf, java_gateway
 
     silence()
     log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - the other process writes to it until it ends
-    if SparkContext._gateway is not None:
+    gateway = running_gateway()
+    if gateway is not None:
         # a process has one for all its sessions
-        return Launched(SparkContext._gateway, log)
+        return Launched(gateway, log)
     # every user of the machine can read a command line, so a secret is set in the session alone
     conf = SparkConf().setAll([(name, value) for name, value in settings.items() if not _SECRET.search(name)])
     if master is not None and not master.startswith(("local", "spark:")):
@@ -171,7 +210,7 @@ def launch(settings: Mapping[str, str], master: str | None, verbose: bool) -> La
     except Exception as error:
         raise _why_not(error, log) from None
     # from now on a SparkConf has what spark-defaults.conf says
-    SparkContext._ensure_initialized(gateway=gateway)
+    use_gateway(gateway)
     return Launched(gateway, log)
 
 
@@ -387,7 +426,7 @@ def _await_executor(context: Any, master: str, wait: float) -> None:
     """Wait for an executor. A master may answer without having workers; jobs would then wait for ever."""
     until = time.monotonic() + wait
     # the driver is counted too
-    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:
+    while java_context(context).getExecutorMemoryStatus().size() < 2:
         if time.monotonic() > until:
             context.stop()
             raise SparkUnreachable(
@@ -463,7 +502,7 @@ def _await_server(remote: str, wait: float) -> None:
 def _forget(spark: Any) -> None:
     """Keep the session of a server that does not answer from calling it again when the program ends."""
     with suppress(AttributeError):
-        atexit.unregister(spark.client._on_exit)
+        atexit.unregister(last_call(spark))
 
 
 def _within(seconds: float, call: Callable[[], T], what: str) -> T:

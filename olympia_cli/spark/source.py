@@ -39,12 +39,12 @@ from olympia_cli.catalog.references import oldest_version, open_snapshot
 from olympia_cli.catalog.versions import read_latest
 from olympia_cli.errors import InvalidOption, VersionNotFound
 from olympia_cli.names import AtVersion, Latest
-from olympia_cli.spark import files, iceberg_rows, nodes, objects, versions
+from olympia_cli.spark import iceberg_rows, rows
 from olympia_cli.spark.failures import failures, told
 from olympia_cli.spark.iceberg_rows import IcebergTable
 from olympia_cli.spark.options import ReadOptions, is_write, parse_options, parse_write_options, table_options
 from olympia_cli.spark.pins import Pin, batches, open_pinned, pin, store_of
-from olympia_cli.spark.versions import plan_versions
+from olympia_cli.spark.rows import plan_versions
 from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
@@ -56,31 +56,31 @@ if TYPE_CHECKING:
 # Nothing here needs Spark: a part is a plain value, and its rows are dictionaries.
 
 COLUMNS: dict[str, dict[str, str]] = {
-    "objects": objects.COLUMNS,
-    "versions": versions.VERSION_COLUMNS,
-    "actions": versions.ACTION_COLUMNS,
-    "nodes": nodes.COLUMNS,
-    "files": files.COLUMNS,
+    "objects": rows.OBJECT_COLUMNS,
+    "versions": rows.VERSION_COLUMNS,
+    "actions": rows.ACTION_COLUMNS,
+    "nodes": rows.NODE_COLUMNS,
+    "files": rows.FILE_COLUMNS,
 }
-Part = objects.ObjectPart | versions.VersionPart | nodes.NodePart | files.FilePart
+Part = rows.ObjectPart | rows.VersionPart | rows.NodePart | rows.FilePart
 
 
 def plan(store: Store, options: ReadOptions, pinned: Pin | None) -> Sequence[Part]:
     """Return the parts of the table that the options name; they cover the table and do not overlap."""
     number, conditions = options.partitions, options.conditions
     if pinned is None:
-        return files.plan_files(options.catalog, conditions, number)
+        return rows.plan_files(options.catalog, conditions, number)
     if options.what == "objects":
-        return objects.plan_objects(open_pinned(store, pinned), conditions, number)
+        return rows.plan_objects(open_pinned(store, pinned), conditions, number)
     if options.what == "nodes":
         first = pinned.version if options.since is None else _since(store, options, pinned)
-        return nodes.plan_nodes(open_pinned(store, pinned), pinned.root, first, number)
+        return rows.plan_nodes(open_pinned(store, pinned), pinned.root, first, number)
     if pinned.version < pinned.oldest:
         raise VersionNotFound(
             f"the versions up to {pinned.version} do not exist any more: the oldest is {pinned.oldest}", hint=""
         )
     first = pinned.oldest if options.since is None else _since(store, options, pinned)
-    return versions.plan_versions(first, pinned.version, pinned.width, number)
+    return rows.plan_versions(first, pinned.version, pinned.width, number)
 
 
 def _since(store: Store, options: ReadOptions, pinned: Pin) -> int:
@@ -90,15 +90,15 @@ def _since(store: Store, options: ReadOptions, pinned: Pin) -> int:
 
 def read(store: Store, options: ReadOptions, part: Part, columns: Collection[str]) -> Iterator[dict[str, Any]]:
     """Yield the rows of one part."""
-    if isinstance(part, objects.ObjectPart):
-        return objects.read_objects(store, part, options.conditions, columns)
-    if isinstance(part, nodes.NodePart):
-        return nodes.read_nodes(store, part)
-    if isinstance(part, files.FilePart):
-        return files.read_files(store, part, options.conditions)
+    if isinstance(part, rows.ObjectPart):
+        return rows.read_objects(store, part, options.conditions, columns)
+    if isinstance(part, rows.NodePart):
+        return rows.read_nodes(store, part)
+    if isinstance(part, rows.FilePart):
+        return rows.read_files(store, part, options.conditions)
     if options.what == "actions":
-        return versions.read_actions(store, part, options.conditions)
-    return versions.read_versions(store, part)
+        return rows.read_actions(store, part, options.conditions)
+    return rows.read_versions(store, part)
 
 
 # The log as a stream: `spark.readStream.format("olympia")…load("actions")`, or "versions".
@@ -184,8 +184,7 @@ class LogStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @told
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
-        rows = read(store_of(self.options), self.options, partition.value, self.columns)
-        yield from batches(rows, self.columns)
+        yield from batches(read(store_of(self.options), self.options, partition.value, self.columns), self.columns)
 
 
 def _offset(version: int) -> dict[str, int]:
@@ -287,8 +286,7 @@ class CatalogReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[RecordBatch]:
         # Spark makes an empty partition where there are none
         if partition.value is not None:
-            rows = read(store_of(self.options), self.options, partition.value, self.columns)
-            yield from batches(rows, self.columns)
+            yield from batches(read(store_of(self.options), self.options, partition.value, self.columns), self.columns)
 
 
 def spark_schema(columns: Mapping[str, str]) -> StructType:
@@ -347,11 +345,11 @@ def register(spark: SparkSession, catalog: str | None = None, *, views: bool = F
 
 
 def _make_views(spark: SparkSession, options: dict[str, str]) -> None:
-    from olympia_cli.spark import objects
+    from olympia_cli.spark import rows
     from olympia_cli.spark.pins import ddl
 
     reader = spark.read.format("olympia").options(**options)
     for what in COLUMNS:
         reader.load(what).createOrReplaceTempView(f"olympia_{what}")
-    in_tree = {name: word for name, word in objects.COLUMNS.items() if name not in objects.IN_DEFINITIONS}
+    in_tree = {name: word for name, word in rows.OBJECT_COLUMNS.items() if name not in rows.IN_DEFINITIONS}
     reader.schema(ddl(in_tree)).load("objects").createOrReplaceTempView("olympia_names")

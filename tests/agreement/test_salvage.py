@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from olympia_cli.ops.fsck import Severity
-from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.storage.memory import MemoryStore
 from tests.agreement.catalogs import AUTHOR, DamagedCatalog, clock, shown
 from tests.agreement.disagreements import Disagreement, say_the_same
@@ -19,7 +19,7 @@ def test_salvage_and_fsck_agree_on_unreadable_files(damaged_catalogs: tuple[Dama
 
 
 def _differences(damaged: DamagedCatalog) -> Iterator[Disagreement]:
-    report = salvage(damaged.store(), MemoryStore("dest"), clock(), AUTHOR, dry_run=True)
+    report = salvage_catalog(damaged.store(), MemoryStore("dest"), clock(), AUTHOR, dry_run=True)
     known = {one.path for one in damaged.report.findings if one.severity is Severity.ERROR or one.code in UNREACHED}
     for path, reason in report.unreadable:
         # where a garbled pointer leads there is no file: fsck names the one that holds it

@@ -14,7 +14,7 @@ from olympia_cli.errors import CatalogNotFound, LocationNotEmpty
 from olympia_cli.names import Kind
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
-from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
@@ -157,7 +157,7 @@ def test_a_part_of_an_export_is_finished_by_the_first_advice(source: Path, tmp_p
 
 def half_a_salvage(source: Path, dest: Store) -> None:
     with pytest.raises(PowerCut):
-        salvage(LocalStore(str(source)), CuttingStore(dest, 9), Catalog(dest).clock, Author(by="me@test"))
+        salvage_catalog(LocalStore(str(source)), CuttingStore(dest, 9), Catalog(dest).clock, Author(by="me@test"))
 
 
 def test_a_part_of_a_salvage_is_finished_by_the_first_advice(source: Path, tmp_path: Path) -> None:

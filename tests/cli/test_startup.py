@@ -8,8 +8,10 @@ import subprocess
 import sys
 import textwrap
 import tomllib
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +31,15 @@ from olympia_cli.cli.app import (
     module_name,
     shared_params,
 )
+from olympia_cli.fronts import modules_of
 
 SLOW = {"pyarrow", "fsspec", "s3fs", "gcsfs", "google", "rich", "pydantic", "pyspark", "aiohttp", "botocore"}
 SLOW |= {"jinja2", "numpy", "pyiceberg", "starlette", "uvicorn"}
+
+PACKAGES = {
+    ".".join(file.parent.relative_to(Path(olympia_cli.__file__).parents[1]).parts)
+    for file in Path(olympia_cli.__file__).parent.rglob("__init__.py")
+}
 
 PROGRAM = """
 import sys
@@ -115,10 +123,10 @@ def test_commands_that_may_import_spark_or_pyiceberg_are_listed():
     graph = grimp.build_graph(
         "olympia_cli", include_external_packages=True, cache_dir=None, exclude_type_checking_imports=True
     )
-    # the front of a room of ops imports a module when one of its names is first used
-    for room in graph.find_children("olympia_cli.ops"):
-        for home in getattr(import_module(room), "_HOMES", ()):
-            graph.add_import(importer=room, imported=f"{room}.{home}")
+    # a front imports a module when one of its names is first used
+    for module in graph.modules:
+        for home in homes_used_by(module):
+            graph.add_import(importer=module, imported=home)
     asking = {"numpy", "pandas", "pyiceberg", "pyspark"} & graph.modules
     assert asking >= {"pyiceberg", "pyspark"}
     leading = {
@@ -128,6 +136,49 @@ def test_commands_that_may_import_spark_or_pyiceberg_are_listed():
         if any(name == one or graph.chain_exists(name, one) for one in asking)
     }
     assert leading == NEED_NUMPY
+
+
+@cache
+def modules_behind(package: str) -> dict[str, str]:
+    """Return the modules of the names of a package's front, or nothing for a package without one."""
+    file = find_spec(package) if package.startswith("olympia_cli") else None
+    has_front = file is not None and "= lazy(__name__)" in Path(str(file.origin)).read_text(encoding="utf-8")
+    return modules_of(package) if has_front else {}
+
+
+def homes_used_by(module: str) -> set[str]:
+    """Return the modules that a module loads through the fronts of packages."""
+    if not module.startswith("olympia_cli"):
+        return set()
+    tree = ast.parse(Path(str(find_spec(module).origin)).read_text(encoding="utf-8"))
+    behind_types = {
+        id(node)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+    }
+    imported_names = {
+        modules_behind(node.module)[alias.name]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("olympia_cli") and id(node) not in behind_types
+        for alias in node.names
+        if alias.name in modules_behind(node.module)
+    }
+    fronts = {
+        alias.asname or alias.name: f"{node.module}.{alias.name}"
+        for node in tree.body
+        if isinstance(node, ast.ImportFrom) and node.module.startswith("olympia_cli")
+        for alias in node.names
+    }
+    return imported_names | homes_of_attributes(ast.walk(tree), fronts)
+
+
+def homes_of_attributes(nodes: Iterable[ast.AST], fronts: dict[str, str]) -> set[str]:
+    """Return the modules that are loaded by names such as `fsck.note_fsck`. `fronts` are the packages by their name."""
+    attributes = [node for node in nodes if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    packages = {name: full for name, full in fronts.items() if full in PACKAGES}
+    homes = {modules_behind(packages.get(node.value.id, "")).get(node.attr) for node in attributes}
+    return {home for home in homes if home is not None}
 
 
 def imports_of(path: str) -> set[str]:
@@ -148,9 +199,11 @@ def imports_of(path: str) -> set[str]:
         inside = [node for node in nodes if isinstance(node, ast.ImportFrom)]
         imports |= {f"{node.module}.{alias.name}" for node in inside for alias in node.names}
         imports |= {top[name] for name in names & top.keys()}
+        imports |= homes_of_attributes(nodes, top)
         own = [value for name, value in vars(module).items() if name in names and inspect.isfunction(value)]
         functions += [value for value in own if value.__module__ == module.__name__ and value not in functions]
-    return imports | {name.rpartition(".")[0] for name in imports}
+    fronts = {modules_behind(module).get(name) for module, _, name in (full.rpartition(".") for full in imports)}
+    return imports | {name.rpartition(".")[0] for name in imports} | {str(home) for home in fronts - {None}}
 
 
 def test_one_command_imports_one_command(sample):

@@ -22,7 +22,7 @@ from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.names import AtVersion, Kind, ObjectName
 from olympia_cli.ops.expire import undo
 from olympia_cli.ops.repair.repair import Prefer, apply_repair, plan_repair
-from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.storage import memory
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
@@ -338,7 +338,7 @@ def others(before: Scene, damaged: Files) -> Iterator[tuple[str, Kept]]:
 
     def save(store: MemoryStore) -> Store:
         new = MemoryStore("new")
-        salvage(store, new, Catalog(store).clock, AUTHOR)
+        salvage_catalog(store, new, Catalog(store).clock, AUTHOR)
         return new
 
     def bring_back(store: MemoryStore) -> Store:

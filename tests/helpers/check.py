@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any
@@ -387,8 +388,8 @@ class _Model:
             self._rename(action, action.name, label)
         elif "_ALTER" in type_name or type_name in ("VIEW_REPLACE", "TABLE_INSERT", "TABLE_UPDATE", "TABLE_DELETE"):
             now = self._there(action.name, label)
-            wanted = CLASSES[action.name.kind].FromString(action.definition)
-            self.contents[action.name] = self._altered(action, now, wanted, label)
+            definition = CLASSES[action.name.kind].FromString(action.definition)
+            self.contents[action.name] = self._altered(action, now, definition, label)
         else:
             raise Unsound(f"{label}: this checker does not know what it does")
 
@@ -491,6 +492,9 @@ class _Model:
 
     def _altered(self, action: Action, now: Any, wanted: Any, label: str) -> Any:
         """Return the definition that an alter leaves. Raise Unsound if the action carries another one."""
+        set_keys: Sequence[str]
+        unset_keys: Sequence[str]
+        fields: Sequence[str]
         if action.type == T.NAMESPACE_ALTER_SET_PROPERTIES:
             set_keys, unset_keys, fields = action.parse_payload(NamespaceSetPropertiesDef).keys, [], []
         elif action.type == T.NAMESPACE_ALTER_UNSET_PROPERTIES:

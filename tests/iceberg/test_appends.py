@@ -14,7 +14,7 @@ from pyiceberg.transforms import IdentityTransform
 
 from olympia_cli.errors import CommitConflict, InvalidOption, PathMissing
 from olympia_cli.iceberg import OlympiaCatalog, appends
-from olympia_cli.iceberg.appends import Destination, commit, destination, give_up, write_rows
+from olympia_cli.iceberg.appends import Destination, commit_append, destination, give_up_append, write_rows
 from olympia_cli.importers.parquet_tables import data_file
 from olympia_cli.names import TableName
 from tests.iceberg.test_writers import BeforeRoot, RootUnknown, through
@@ -59,7 +59,7 @@ def test_files_of_failed_tasks_are_deleted_on_commit(catalog, table):
     written(catalog, to)
     Path(to.folder, ".tmp-x").write_bytes(b"x")
     version = catalog.version
-    assert commit(catalog, {to: files}, "m") == version + 1
+    assert commit_append(catalog, {to: files}, "m") == version + 1
     assert rows(catalog) == 3
     check_files(catalog)
 
@@ -69,7 +69,7 @@ def test_rows_become_files_before_they_fill_the_memory(catalog, table, monkeypat
     to = begin(catalog)
     files = written(catalog, to, *[BATCH] * 5)
     assert [file.record_count for file in files] == [6, 6, 3]
-    commit(catalog, {to: files})
+    commit_append(catalog, {to: files})
     assert rows(catalog) == 15
 
 
@@ -82,7 +82,7 @@ def test_another_writer_is_first(catalog, table):
         catalog,
     )
     to = begin(catalog)
-    assert commit(late, {to: written(catalog, to)}) == catalog.version
+    assert commit_append(late, {to: written(catalog, to)}) == catalog.version
     assert rows(catalog) == 6
     check_files(catalog)
 
@@ -91,12 +91,12 @@ def test_the_same_append_is_under_way_elsewhere(catalog, table):
     """The second process finds the append done, and deletes its own files."""
     first, second = begin(catalog, "monday"), begin(catalog, "monday")
     files = written(catalog, first)
-    late = through(BeforeRoot(catalog.store_catalog.store, lambda: commit(catalog, {first: files})), catalog)
-    assert commit(late, {second: written(catalog, second)}) is None
+    late = through(BeforeRoot(catalog.store_catalog.store, lambda: commit_append(catalog, {first: files})), catalog)
+    assert commit_append(late, {second: written(catalog, second)}) is None
     assert rows(catalog) == 3
     check_files(catalog)
     third = begin(catalog, "monday")
-    assert commit(catalog, {third: written(catalog, third)}) is None
+    assert commit_append(catalog, {third: written(catalog, third)}) is None
     check_files(catalog)
 
 
@@ -111,9 +111,9 @@ def test_an_append_to_a_replaced_or_repartitioned_table_conflicts(catalog, table
         with table.update_spec() as update:
             update.add_identity("id")
     with pytest.raises(CommitConflict, match=change.split()[1][:5]):
-        commit(catalog, {to: files})
+        commit_append(catalog, {to: files})
     assert rows(catalog) == 0
-    give_up(catalog, [to])
+    give_up_append(catalog, [to])
     # the table that it began with may be there under another name, and have the files
     assert bool(list(Path(to.folder).rglob("*.parquet"))) == (change == "another table")
     check_files(catalog)
@@ -126,7 +126,7 @@ def test_a_column_that_came_meanwhile_is_empty(catalog, table):
         from pyiceberg.types import StringType
 
         update.add_column("more", StringType())
-    commit(catalog, {to: files})
+    commit_append(catalog, {to: files})
     assert catalog.load_table("ns.t").scan().to_arrow()["more"].to_pylist() == [None] * 3
 
 
@@ -136,13 +136,13 @@ def test_when_the_outcome_is_unknown_the_files_stay(catalog, table, mode):
     files = written(catalog, to)
     store = RootUnknown(catalog.store_catalog.store, (), mode)
     with pytest.raises(CommitStateUnknownException) as raised:
-        commit(through(store, catalog), {to: files})
+        commit_append(through(store, catalog), {to: files})
     assert f"the data files are kept: {to.folder}" in str(raised.value)
-    give_up(catalog, [to])
+    give_up_append(catalog, [to])
     assert all(Path(file.file_path).exists() for file in files)
     # under its name it may be done again
     again = begin(catalog, "monday")
-    done = commit(catalog, {again: written(catalog, again)})
+    done = commit_append(catalog, {again: written(catalog, again)})
     assert (done is None) == (mode == "lost_reply")
     assert rows(catalog) == 3
 
@@ -151,23 +151,23 @@ def test_giving_up_a_committed_append_deletes_nothing(catalog, table):
     """Spark does so when it was not told that the commit went well."""
     to = begin(catalog)
     files = written(catalog, to)
-    commit(catalog, {to: files})
-    give_up(catalog, [to])
+    commit_append(catalog, {to: files})
+    give_up_append(catalog, [to])
     assert rows(catalog) == 3
     # nor if the outcome is unknown
     other = begin(catalog)
     kept = written(catalog, other)
     catalog.drop_table("ns.t")
-    give_up(catalog, [other])
+    give_up_append(catalog, [other])
     assert Path(kept[0].file_path).exists()
 
 
 def test_giving_up_deletes_no_files_of_a_renamed_table(catalog, table):
     to = begin(catalog)
-    commit(catalog, {to: written(catalog, to)})
+    commit_append(catalog, {to: written(catalog, to)})
     catalog.rename_table("ns.t", "ns.u")
     catalog.create_table("ns.t", BATCH.schema)
-    give_up(catalog, [to])
+    give_up_append(catalog, [to])
     assert rows(catalog, "ns.u") == 3
 
 
@@ -175,15 +175,15 @@ def test_giving_up_deletes_no_files_of_a_renamed_table(catalog, table):
 def test_a_second_commit_of_an_append_changes_nothing(catalog, table, run):
     to = begin(catalog, run)
     files = written(catalog, to)
-    version = commit(catalog, {to: files})
+    version = commit_append(catalog, {to: files})
     # nor does it matter which of its files the second call knows of
     for known in (files, [], files):
-        assert commit(catalog, {to: known}) is None
+        assert commit_append(catalog, {to: known}) is None
         assert (catalog.version, rows(catalog)) == (version, 3)
         check_files(catalog)
     catalog.create_table("ns.u", BATCH.schema)
     other = begin(catalog, name=TableName("ns", "u"))
-    assert commit(catalog, {to: [], other: written(catalog, other)}) == catalog.version
+    assert commit_append(catalog, {to: [], other: written(catalog, other)}) == catalog.version
     assert (rows(catalog), rows(catalog, "ns.u")) == (3, 3)
 
 
@@ -192,13 +192,13 @@ def test_an_append_of_unknown_outcome_may_be_committed_again(catalog, table, mod
     to = begin(catalog)
     files = written(catalog, to)
     with pytest.raises(CommitStateUnknownException):
-        commit(through(RootUnknown(catalog.store_catalog.store, (), mode), catalog), {to: files})
+        commit_append(through(RootUnknown(catalog.store_catalog.store, (), mode), catalog), {to: files})
     # a second one that fails does not make the outcome of the first known
     with pytest.raises(PathMissing):
-        commit(catalog, {to: [*files, data_file(file_path=f"{to.folder}/x", file_size_in_bytes=1)]})
-    give_up(catalog, [to])
+        commit_append(catalog, {to: [*files, data_file(file_path=f"{to.folder}/x", file_size_in_bytes=1)]})
+    give_up_append(catalog, [to])
     assert all(Path(file.file_path).exists() for file in files)
-    assert (commit(catalog, {to: files}) is None) == (mode == "lost_reply")
+    assert (commit_append(catalog, {to: files}) is None) == (mode == "lost_reply")
     assert rows(catalog) == 3
 
 
@@ -207,22 +207,22 @@ def test_a_run_that_some_of_the_tables_have_is_refused(catalog, table):
     catalog.create_table("ns.u", BATCH.schema)
     other = TableName("ns", "u")
     first = begin(catalog, "monday")
-    version = commit(catalog, {first: written(catalog, first)})
+    version = commit_append(catalog, {first: written(catalog, first)})
     both = begin(catalog, "monday"), begin(catalog, "monday", other)
     with pytest.raises(InvalidOption, match=r"the append 'monday' is in ns\.t, and not in ns\.u"):
-        commit(catalog, {to: written(catalog, to) for to in both})
-    give_up(catalog, both)
+        commit_append(catalog, {to: written(catalog, to) for to in both})
+    give_up_append(catalog, both)
     assert (catalog.version, rows(catalog), rows(catalog, "ns.u")) == (version, 3, 0)
     check_files(catalog)
     check_files(catalog, "ns.u")
     # a table that gets no rows has nothing to say
     both = begin(catalog, "monday"), begin(catalog, "monday", other)
-    assert commit(catalog, {both[0]: written(catalog, both[0]), both[1]: []}) is None
+    assert commit_append(catalog, {both[0]: written(catalog, both[0]), both[1]: []}) is None
     # and when all have it, it was done
     last = begin(catalog, "monday", other)
-    commit(catalog, {last: written(catalog, last)})
+    commit_append(catalog, {last: written(catalog, last)})
     both = begin(catalog, "monday"), begin(catalog, "monday", other)
-    assert commit(catalog, {to: written(catalog, to) for to in both}) is None
+    assert commit_append(catalog, {to: written(catalog, to) for to in both}) is None
     assert (rows(catalog), rows(catalog, "ns.u")) == (3, 3)
 
 
@@ -230,14 +230,14 @@ def test_a_run_that_some_of_the_tables_have_is_refused(catalog, table):
 def test_a_rolled_back_append_is_committed_again(catalog, table):
     for run in ("monday", "tuesday"):
         to = begin(catalog, run)
-        commit(catalog, {to: written(catalog, to)})
+        commit_append(catalog, {to: written(catalog, to)})
     table = catalog.load_table("ns.t")
     with table.manage_snapshots() as change:
         change.rollback_to_snapshot(table.history()[0].snapshot_id)
     assert rows(catalog) == 3
     for run, done in (("monday", True), ("tuesday", False), ("tuesday", True)):
         to = begin(catalog, run)
-        assert (commit(catalog, {to: written(catalog, to)}) is None) == done
+        assert (commit_append(catalog, {to: written(catalog, to)}) is None) == done
     assert rows(catalog) == 6
 
 
@@ -245,13 +245,13 @@ def test_a_rolled_back_append_is_committed_again(catalog, table):
 def test_an_append_is_recognized_beyond_expired_snapshots(catalog, table):
     for run in ("monday", "tuesday", "wednesday"):
         to = begin(catalog, run)
-        commit(catalog, {to: written(catalog, to)})
+        commit_append(catalog, {to: written(catalog, to)})
     table = catalog.load_table("ns.t")
     first, second, _ = (entry.snapshot_id for entry in table.history())
     table.manage_snapshots().create_tag(first, "kept").commit()
     table.maintenance.expire_snapshots().by_id(second).commit()
     to = begin(catalog, "monday")
-    assert commit(catalog, {to: written(catalog, to)}) is None
+    assert commit_append(catalog, {to: written(catalog, to)}) is None
     assert rows(catalog) == 9
 
 
@@ -262,8 +262,8 @@ def test_a_missing_written_file_is_not_committed(catalog, table):
         files = written(catalog, to)
         break_it(Path(files[0].file_path))
         with pytest.raises(PathMissing, match="a written file is missing"):
-            commit(catalog, {to: files})
-        give_up(catalog, [to])
+            commit_append(catalog, {to: files})
+        give_up_append(catalog, [to])
     assert catalog.version == version
     check_files(catalog)
 
@@ -275,14 +275,14 @@ def test_several_tables_or_none(catalog, table):
     files = {to: written(catalog, to) for to in both}
     assert len(files[both[1]]) == 3
     version = catalog.version
-    assert commit(catalog, files) == version + 1
+    assert commit_append(catalog, files) == version + 1
     assert (rows(catalog), rows(catalog, "ns.u")) == (3, 3)
     again = begin(catalog), begin(catalog, name=TableName("ns", "u"))
     files = {to: written(catalog, to) for to in again}
     catalog.drop_table("ns.u")
     with pytest.raises(Exception, match=r"ns\.u"):
-        commit(catalog, files)
-    give_up(catalog, again)
+        commit_append(catalog, files)
+    give_up_append(catalog, again)
     assert rows(catalog) == 3
     check_files(catalog)
 

@@ -40,9 +40,9 @@ from olympia_cli.format.codec import encode_root
 from olympia_cli.format.definitions import bare
 from olympia_cli.format.paths import LATEST, OLDEST, FileKind, file_kind, parse_root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
-from olympia_cli.ops.expire import Listed, Sweep, retention, survey
+from olympia_cli.ops import holders as expire_holders
+from olympia_cli.ops.expire import Listed, Sweep, facts, retention
 from olympia_cli.ops.expire import apply as expire
-from olympia_cli.ops.expire import holders as expire_holders
 from olympia_cli.ops.expire import plan as expire_plan
 from tests.helpers import scheduler
 from tests.helpers.check import _read_tree as read_tree
@@ -214,7 +214,7 @@ def test_a_listing_that_shows_a_version_without_the_one_before(monkeypatch):
             raise Damaged("F101", versions.root_path(latest.version + 1), "it is missing")
         return found
 
-    monkeypatch.setattr(survey, "_list_roots", naive)
+    monkeypatch.setattr(facts, "_list_roots", naive)
     found = _find(explore(scene().play, 1, points=points))
     assert "mark ended in Damaged" in str(found.violation)
 

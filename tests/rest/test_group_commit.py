@@ -31,7 +31,7 @@ from olympia_cli.format.actions import commit_info
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel, ViewDef
 from olympia_cli.iceberg.changes import TableChanges
-from olympia_cli.iceberg.metadata_files import PyIcebergFiles
+from olympia_cli.iceberg.files import PyIcebergFiles
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.storage.local import LocalStore

@@ -8,9 +8,9 @@ import uuid
 import pytest
 from starlette.responses import Response
 
-from olympia_cli.rest import idempotency
+from olympia_cli.rest import app
+from olympia_cli.rest.app import LIFETIME_MILLIS, Idempotency
 from olympia_cli.rest.failures import Failure
-from olympia_cli.rest.idempotency import LIFETIME_MILLIS, Idempotency
 from tests.helpers.clock import FakeClock
 
 
@@ -101,8 +101,8 @@ def test_a_key_is_the_callers_own_and_has_an_end():
 
 
 def test_memory_has_a_bound(monkeypatch):
-    monkeypatch.setattr(idempotency, "KEPT", 10)
-    monkeypatch.setattr(idempotency, "KEPT_BYTES", 1000)
+    monkeypatch.setattr(app, "KEPT", 10)
+    monkeypatch.setattr(app, "KEPT_BYTES", 1000)
 
     async def main() -> None:
         kept = Idempotency(FakeClock())

@@ -48,9 +48,8 @@ from olympia_cli.ops.progress import SILENT
 from olympia_cli.ops.walk import NodeRules
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained
-from olympia_cli.spark.pipelines import expire_files
-from olympia_cli.spark.pipelines.expire import SparkReach, spark_surveyor
-from olympia_cli.spark.pipelines.expire_files import SparkFiles, files_frame
+from olympia_cli.spark.pipelines import expire as spark_expire
+from olympia_cli.spark.pipelines.expire import SparkFiles, SparkReach, files_frame, spark_surveyor
 from olympia_cli.spark.pipelines.place import CatalogPlace
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.s3 import S3Store
@@ -424,7 +423,7 @@ def test_plan_parts_that_executors_lose_are_recomputed(spark, marked, tmp_path: 
     with plan_expire(engine_of(spark, place), place, policy) as plan:
         assert lose(spark)
         assert shown(plan) == expected
-        monkeypatch.setattr(expire_files, "_AT_ONCE", 2)
+        monkeypatch.setattr(spark_expire, "_AT_ONCE", 2)
         roots = plan.purge.files.roots()
         passed = [next(roots), next(roots)]
         assert lose(spark)
@@ -543,13 +542,13 @@ def test_each_task_has_its_part(spark, tmp_path: Path):
 
 def test_a_task_writes_parts_that_one_can_read(tmp_path: Path, monkeypatch):
     """The task has no more files in memory than a part names."""
-    monkeypatch.setattr(expire_files, "PART_FILES", 2)
+    monkeypatch.setattr(spark_expire, "PART_FILES", 2)
     store = LocalStore(str(tmp_path), durable=False)
     manifest = new_manifest_path(1)
     files = [Doomed(new_node_path(), 7, "node") for _ in range(5)]
     batch = pa.RecordBatch.from_pylist([{"path": file.path, "bytes": 7, "kind": "node"} for file in files])
     place = CatalogPlace.at(store.uri)
-    found = [row for made in expire_files._write_parts(place, manifest, [batch]) for row in made.to_pylist()]
+    found = [row for made in spark_expire._write_parts(place, manifest, [batch]) for row in made.to_pylist()]
     parts = tuple(ManifestPart(row["path"], row["files"]) for row in found)
     assert [part.files for part in parts] == [2, 2, 1]
     store.create(manifest, encode_manifest("x", Manifest(manifest, 1, 0, (), parts), ""))

@@ -21,7 +21,7 @@ from olympia_cli.names import Kind
 from olympia_cli.ops.fsck import FsckRequest, Level, Report
 from olympia_cli.ops.fsck import definitions as definition_rules
 from olympia_cli.ops.repair.promote import apply_promotion, open_copy, plan_promotion
-from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.fsck import spark_fsck
 from olympia_cli.spark.pipelines.place import CatalogPlace
@@ -305,7 +305,7 @@ def test_a_promoted_catalog(spark, tmp_path):
     """Versions whose roots are lost, a damaged one, and a copy on top of them."""
     store, copy, clock = make_sample().store(), MemoryStore("copy"), FakeClock(START + DAY)
     store.delete_many([root_path(version) for version in (5, 6, 9)])
-    salvage(store, copy, clock, Author())
+    salvage_catalog(store, copy, clock, Author())
     spoil(store, root_path(3), "truncated")
     apply_promotion(plan_promotion(store, open_copy(copy, store, clock), clock), clock, Author())
     folder = write(store, tmp_path)

@@ -16,10 +16,10 @@ from olympia_cli.format.codec import decode_node
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.names import Kind, Latest, NamespaceName, TableName
 from olympia_cli.ops.inspect import describe_action, describe_object, log
-from olympia_cli.spark import objects, source
-from olympia_cli.spark.files import PARTITIONS, plan_files, read_files
+from olympia_cli.spark import rows, source
 from olympia_cli.spark.options import TABLES, Conditions, parse_options
 from olympia_cli.spark.pins import pin, store_at
+from olympia_cli.spark.rows import PARTITIONS, plan_files, read_files
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.big_catalog import make_big_catalog
@@ -182,18 +182,18 @@ class TestObjects:
 class TestGroups:
     @pytest.mark.parametrize("most", range(1, 12))
     def test_runs_are_alike_and_begin_with_subtrees(self, most):
-        subtree, entry = objects.Subtree("node/x", None, None, 1), objects.Entry("k", "v")
+        subtree, entry = rows.Subtree("node/x", None, None, 1), rows.Entry("k", "v")
         pieces = [entry, *[subtree, entry] * 9, subtree]
-        runs = objects.groups(pieces, most)
+        runs = rows.groups(pieces, most)
         assert [piece for run in runs for piece in run] == pieces
-        sizes = [sum(isinstance(piece, objects.Subtree) for piece in run) for run in runs]
+        sizes = [sum(isinstance(piece, rows.Subtree) for piece in run) for run in runs]
         assert len(runs) == min(most, 10)
         assert max(sizes) - min(sizes) <= 1
-        assert all(isinstance(run[0], objects.Subtree) for run in runs[1:])
+        assert all(isinstance(run[0], rows.Subtree) for run in runs[1:])
 
     def test_keys_without_subtrees_are_one_run_and_nothing_is_none(self):
-        assert objects.groups([objects.Entry("k", "v")], 4) == [[objects.Entry("k", "v")]]
-        assert objects.groups([], 4) == []
+        assert rows.groups([rows.Entry("k", "v")], 4) == [[rows.Entry("k", "v")]]
+        assert rows.groups([], 4) == []
 
 
 class TestVersions:

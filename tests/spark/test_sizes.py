@@ -141,7 +141,7 @@ def test_each_task_has_its_share(spark, wide):
     snapshot = wide.snapshot()
     with ExitStack() as stack:
         walking = SparkWalk(engine, engine.catalog.files, "fsck", stack)
-        files = Files(wide.store, lambda: False)
+        files = Files(wide.store)
         places = [Place(path, 2) for path in snapshot.root.node.children]
         looked_at = [place for place, _ in walking.nodes(files, NodeRules.of(snapshot), places)]
         assert looked_at == places

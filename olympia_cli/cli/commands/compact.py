@@ -9,7 +9,7 @@ from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption
 from olympia_cli.names import plural
-from olympia_cli.ops import inspect, walk
+from olympia_cli.ops import inspect
 
 EXAMPLES = ["olympia compact", "olympia compact --fill 80 --dry-run"]
 
@@ -30,6 +30,7 @@ def run(
     """
     from olympia_cli.format.actions import Action
     from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef
+    from olympia_cli.ops import walk
 
     if not 1 <= fill <= 100:
         raise InvalidOption(f"--fill {fill} is not a percentage", hint="give a number from 1 to 100")

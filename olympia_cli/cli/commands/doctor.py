@@ -391,7 +391,7 @@ def _catalog(session: Session, checkup: Checkup) -> None:
 
 def _spark(checkup: Checkup) -> None:
     """Check Spark if it is installed. A catalog of a common size does not need it."""
-    from olympia_cli.spark.session import need_java
+    from olympia_cli.spark import need_java
 
     if installed("pyspark") is None:
         checkup.add("spark", "note", "PySpark is not installed; only --engine spark needs it")

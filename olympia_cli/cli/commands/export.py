@@ -34,9 +34,7 @@ from olympia_cli.storage.open import open_store
 
 if TYPE_CHECKING:
     from olympia_cli.names import Reference
-    from olympia_cli.ops.export.export import Exported
-    from olympia_cli.ops.export.files import Scope
-    from olympia_cli.ops.export.verify import ExportEngine
+    from olympia_cli.ops.export import Exported, ExportEngine, Scope
     from olympia_cli.storage.protocol import Store
 
 EXAMPLES = {
@@ -113,7 +111,7 @@ def create(
     With --for java-sdk the copy is a catalog for the Java SDK, and its version 1 has the content of the exported
     version. It shares no files and is not recorded. If it is interrupted, start again with another destination.
     """
-    from olympia_cli.ops.export.files import Mode, resume_words, scope
+    from olympia_cli.ops.export import Mode, resume_words, scope
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     if mode not in list(Mode):
@@ -127,7 +125,7 @@ def create(
     if reader is not None:
         copy_for_java(session, store, name, reference)
         return
-    from olympia_cli.ops.export.export import create_export
+    from olympia_cli.ops.export import create_export
 
     expires_at = parse_expires(expires, session.catalog.clock.now_millis())
     try:
@@ -161,8 +159,7 @@ def ls(ctx: typer.Context) -> None:
     export is still running or was interrupted: export resume continues it, and export drop forgets it. Lists for
     programs have recorded exports only; JSON has the others under "unfinished".
     """
-    from olympia_cli.ops.export.files import resume_command
-    from olympia_cli.ops.export.records import list_exports, unfinished_exports
+    from olympia_cli.ops.export import list_exports, resume_command, unfinished_exports
 
     session = Session(ctx)
     latest = session.snapshot()
@@ -214,8 +211,8 @@ def verify(
     damage. The exit code is 50 if a file is missing or damaged.
     """
     from olympia_cli.catalog.retained import find_export
-    from olympia_cli.ops.export.verify import note_of, verify_export
-    from olympia_cli.ops.fsck.findings import describe_finding
+    from olympia_cli.ops.export import note_of, verify_export
+    from olympia_cli.ops.fsck import describe_finding
 
     session = Session(ctx)
     if name is None and dest is None:
@@ -291,7 +288,7 @@ def resume(
     """
     session, seconds = Session(ctx), parse_seconds(retry_for)
     store = open_dest(session, dest, dest_profile)
-    from olympia_cli.ops.export.export import resume_export
+    from olympia_cli.ops.export import resume_export
 
     with (
         whole_commands(session, dest_profile),
@@ -323,14 +320,14 @@ def drop(
     is forgotten too: that makes no version, and its files stay.
     """
     from olympia_cli.catalog.retained import location_of, read_exports
-    from olympia_cli.ops.export.records import (
+    from olympia_cli.ops.export import (
         BY_HAND,
         drop_export,
         forget_unfinished,
         plan_deletion,
         unfinished_exports,
     )
-    from olympia_cli.ops.export.records import delete_files as delete_exported
+    from olympia_cli.ops.export import delete_files as delete_exported
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     latest = session.catalog.begin().base
@@ -454,7 +451,7 @@ def check_java(reader: str, scope: Scope, expires: str | None, word: EngineWord)
 
 
 def copy_for_java(session: Session, dest: Store, name: str, reference: Reference | None) -> None:
-    from olympia_cli.ops.export.java_copy import create_java_copy, describe_java_copy
+    from olympia_cli.ops.export import create_java_copy, describe_java_copy
 
     with session.progress() as progress:
         copy = create_java_copy(session.catalog, dest, name, at=reference, progress=progress)
@@ -464,7 +461,7 @@ def copy_for_java(session: Session, dest: Store, name: str, reference: Reference
 
 
 def render_exported(session: Session, export: Exported) -> None:
-    from olympia_cli.ops.export.export import describe_exported
+    from olympia_cli.ops.export import describe_exported
 
     note = export.note
     size = f"{plural(export.count.files, 'file')}, {plural(export.count.bytes, 'byte')}"

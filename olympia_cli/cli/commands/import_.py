@@ -24,7 +24,7 @@ from olympia_cli.cli.output.imports import (
 )
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import CatalogNotFound, InvalidLocation, InvalidOption, OlympiaError, PathMissing
-from olympia_cli.importers.result import ImportResult
+from olympia_cli.importers import ImportResult
 from olympia_cli.names import check_name, parse_reference, settle, time_text
 from olympia_cli.ops import fsck
 from olympia_cli.storage.memory import MemoryStore
@@ -32,11 +32,10 @@ from olympia_cli.storage.open import open_store, scheme_of
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
-    from olympia_cli.importers.deltacat.source import Source as DeltacatSource
-    from olympia_cli.importers.footers import SourceFolder
-    from olympia_cli.importers.iox.source import Source as IoxSource
-    from olympia_cli.importers.iox.source import State
-    from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
+    from olympia_cli.importers import ImportedTable, ImportResult, Omission, SourceFolder
+    from olympia_cli.importers.deltacat import Source as DeltacatSource
+    from olympia_cli.importers.iox import Source as IoxSource
+    from olympia_cli.importers.iox import State
 
 EXAMPLES = {
     "olympia": [
@@ -120,13 +119,15 @@ def olympia(
         error.command = ("-c", source, *error.command) if error.command else ()
         raise
     if inspect:
-        from olympia_cli.importers.olympia import inspect as look
+        from olympia_cli.importers import inspect_source
 
-        print_imported(there, look(snapshot, into), snapshot.version, True, "object", source_version=snapshot.version)
+        print_imported(
+            there, inspect_source(snapshot, into), snapshot.version, True, "object", source_version=snapshot.version
+        )
         return
     if there.store.uri == session.store.uri:
         raise InvalidLocation(f"{source} is the catalog itself", hint="name another one")
-    from olympia_cli.importers.olympia import import_catalog
+    from olympia_cli.importers import import_catalog
 
     def commit(bring: Callable[[Transaction], ImportResult], about: str) -> tuple[ImportResult, int]:
         return commit_import(session, bring, f"{message}\n{about}" if message else about, retry_for, dry_run)
@@ -196,10 +197,9 @@ def deltacat(
     if into is not None:
         check_name(into, "namespace")
     need_pyiceberg()
-    from olympia_cli.importers.deltacat.imports import DeltacatImport
-    from olympia_cli.importers.deltacat.source import Source as DeltacatSource
-    from olympia_cli.importers.footers import SourceFolder
-    from olympia_cli.importers.objects import Renaming
+    from olympia_cli.importers import Renaming, SourceFolder
+    from olympia_cli.importers.deltacat import DeltacatImport
+    from olympia_cli.importers.deltacat import Source as DeltacatSource
 
     session = Session(ctx)
     settings = session.options_for(source)
@@ -233,9 +233,9 @@ def _inspect_deltacat(
 ) -> None:
     """Show the result of an import into an empty catalog."""
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.iceberg.catalog import OlympiaCatalog
-    from olympia_cli.importers.deltacat.imports import DeltacatImport
-    from olympia_cli.importers.objects import Renaming
+    from olympia_cli.iceberg import OlympiaCatalog
+    from olympia_cli.importers import Renaming
+    from olympia_cli.importers.deltacat import DeltacatImport
 
     empty = Catalog.create(MemoryStore())
     renaming = Renaming(empty.snapshot().sizes, into)
@@ -246,7 +246,7 @@ def _inspect_deltacat(
 
 
 def _check_deltacat(session: Session, origin: DeltacatSource, before: int) -> NoReturn:
-    from olympia_cli.importers.deltacat.checks import check
+    from olympia_cli.importers.deltacat import check
 
     with session.progress() as progress:
         progress.phase("reading the catalog")
@@ -290,12 +290,9 @@ def iox(
     # older releases do not read tables of format version 3
     need_pyiceberg(12)
     from olympia_cli.format.node import Sizes
-    from olympia_cli.iceberg.settings import io_properties
-    from olympia_cli.importers.footers import open_io
-    from olympia_cli.importers.iox.plans import Planner, count
-    from olympia_cli.importers.iox.source import LARGEST, Source
-    from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
-    from olympia_cli.importers.objects import Renaming
+    from olympia_cli.iceberg import io_properties
+    from olympia_cli.importers import Renaming, open_io
+    from olympia_cli.importers.iox import LARGEST, IoxTables, Planner, Run, Source, count, read_note
 
     session, clock = Session(ctx), SystemClock()
     options = session.options_for(source)
@@ -336,7 +333,7 @@ def _about(there: IoxSource, state: State) -> dict[str, Any]:
 
 
 def _check_iox(session: Session, there: IoxSource) -> NoReturn:
-    from olympia_cli.importers.iox.checks import check
+    from olympia_cli.importers.iox import check
 
     with session.progress() as progress:
         progress.phase("reading the catalog")
@@ -367,15 +364,13 @@ def parquet(
     are left out are reported, and the exit code is 3.
     """
     from olympia_cli.format.node import Sizes
-    from olympia_cli.iceberg.settings import io_properties
+    from olympia_cli.iceberg import io_properties
 
     check_one(("--inspect", inspect), ("--dry-run", dry_run))
     if into is not None:
         check_name(into, "namespace")
     need_pyiceberg()
-    from olympia_cli.importers.objects import Renaming
-    from olympia_cli.importers.parquet import find_folders, not_of
-    from olympia_cli.importers.parquet_tables import ParquetImport
+    from olympia_cli.importers import ParquetImport, Renaming, find_folders, without_catalog
 
     session = Session(ctx)
     options = session.options_for(prefix)
@@ -384,7 +379,7 @@ def parquet(
     outcome = ImportResult()
     with session.progress() as progress:
         progress.phase("listing files")
-        files = store.list() if inspect else not_of(session.store.uri, store.uri, store.list())
+        files = store.list() if inspect else without_catalog(session.store.uri, store.uri, store.list())
         folders, outcome.left_out = find_folders(files)
     if not folders and not outcome.left_out:
         raise PathMissing(f"no Parquet files are below {prefix}", hint="name a folder or prefix that holds some")
@@ -425,7 +420,7 @@ def iceberg(
     replaces it. Everything is one transaction, and no data is moved. Running it again imports what is new; a table that
     was changed here since stays as it is. Tables that are left out are reported, and the exit code is 3.
     """
-    from olympia_cli.importers.iceberg import bring
+    from olympia_cli.importers import stage_tables
 
     session, properties = Session(ctx), parse_properties(property)
     is_prefix = "/" in source or source in (".", "..")
@@ -437,25 +432,25 @@ def iceberg(
         progress.phase("reading tables")
         tables = _below(session, source, into) if is_prefix else _from_catalog(source, properties)
     result, version = commit_import(
-        session, lambda transaction: bring(tables, transaction), message, retry_for, dry_run
+        session, lambda transaction: stage_tables(tables, transaction), message, retry_for, dry_run
     )
     print_imported(session, result, version, dry_run)
 
 
 def _below(session: Session, prefix: str, into: str | None) -> list[ImportedTable | Omission]:
-    from olympia_cli.iceberg.files import TableFiles
-    from olympia_cli.importers.iceberg import below
+    from olympia_cli.iceberg import TableFiles
+    from olympia_cli.importers import tables_below
 
     options = session.options_for(prefix)
     with closing(TableFiles(options, scheme_of(prefix))) as files:
-        return list(below(prefix, options or None, files, into))
+        return list(tables_below(prefix, options or None, files, into))
 
 
 def _from_catalog(name: str, properties: dict[str, str]) -> list[ImportedTable | Omission]:
-    from olympia_cli.importers.iceberg import from_catalog
+    from olympia_cli.importers import tables_of_catalog
 
     need_pyiceberg()
-    from olympia_cli.iceberg.conversion import told_as_ours
+    from olympia_cli.iceberg import told_as_ours
 
     with told_as_ours():
-        return list(from_catalog(name, properties))
+        return list(tables_of_catalog(name, properties))

@@ -18,7 +18,7 @@ from olympia_cli.names import plural
 from olympia_cli.ops import expire, fsck
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.repair.promote import PromotePlan
+    from olympia_cli.ops.repair import PromotePlan
 
 EXAMPLES = [
     "olympia promote s3://backup/rescued --dry-run",
@@ -75,7 +75,7 @@ def run(
 
 def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message: str) -> int:
     """Show the plan, apply it, and check the catalog again. `there` is the copy. Return the exit code."""
-    from olympia_cli.ops.repair.promote import apply_promotion, describe_promotion, open_copy, plan_promotion
+    from olympia_cli.ops.repair import apply_promotion, describe_promotion, open_copy, plan_promotion
 
     clock = SystemClock()
     with session.progress() as progress:
@@ -145,7 +145,7 @@ def _show(session: Session, plan: PromotePlan) -> None:
 
 
 def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: str) -> None:
-    from olympia_cli.ops.repair.promote import describe_forget, plan_forget
+    from olympia_cli.ops.repair import describe_forget, plan_forget
 
     with session.progress() as progress:
         planner, plan = plan_forget(session.catalog, offline=offline, probe=not dry_run, progress=progress)

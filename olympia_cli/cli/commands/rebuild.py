@@ -8,7 +8,7 @@ from olympia_cli.cli.options import DryRun, Message, RetryFor
 from olympia_cli.cli.output.imports import commit_import, print_imported
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import CatalogNotFound, InvalidLocation
-from olympia_cli.importers.result import ImportResult
+from olympia_cli.importers import ImportResult
 from olympia_cli.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ def run(
     changes nothing. If only the metadata of a table is left, use import iceberg.
     """
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.importers.rebuild import check_gone, check_target, newest_catalog, objects_left
-    from olympia_cli.ops.export.records import check_apart
+    from olympia_cli.importers import check_gone, check_target, newest_catalog, objects_left
+    from olympia_cli.ops.export import check_apart
 
     there, session = Session(ctx, prefix), Session(ctx)
     if there.store.uri == session.store.uri:
@@ -55,7 +55,7 @@ def run(
         raise CatalogNotFound(f"there are no files of a catalog at {prefix}", hint="check the location")
 
     def bring(transaction: Transaction) -> ImportResult:
-        from olympia_cli.importers.objects import ObjectImport, PresentObjects, Renaming
+        from olympia_cli.importers import ObjectImport, PresentObjects, Renaming
 
         outcome = ImportResult(left_out=list(doubts.left_out))
         renaming = Renaming(transaction.base.sizes, keeps_legal=True)

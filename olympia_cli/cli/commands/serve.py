@@ -9,7 +9,7 @@ from olympia_cli.cli.options import Output, parse_properties, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import ServerMissing
-from olympia_cli.rest.settings import MIB, Settings
+from olympia_cli.rest import MIB, Settings
 
 EXAMPLES = [
     "olympia serve",
@@ -64,7 +64,7 @@ def run(
     """
     session = Session(ctx)
     try:
-        from olympia_cli.rest.server import Running
+        from olympia_cli.rest import Running
     except ImportError as missing:
         raise ServerMissing(f"{missing.name} is not installed, or too old") from None
     settings = Settings(

@@ -111,7 +111,7 @@ def create(
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.columns import parse_schema, partition_spec, read_schema_text, sort_order
+        from olympia_cli.iceberg import parse_schema, partition_spec, read_schema_text, sort_order
 
         columns = parse_schema(read_schema_text(schema))
         spec, order = partition_spec(partition_by or (), columns), sort_order(sort_by or (), columns)
@@ -143,7 +143,7 @@ def register(
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     check_metadata_location(metadata_location)
     if verify:
-        from olympia_cli.iceberg.manifests import verify_metadata
+        from olympia_cli.iceberg import verify_metadata
 
         verify_metadata(metadata_location, session.options_for(metadata_location))
 
@@ -261,7 +261,7 @@ def alter(
             "--metadata-location replaces the metadata that the other options change", hint="run two commands"
         )
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.columns import Alteration, alter, parse_column
+        from olympia_cli.iceberg import Alteration, alter, parse_column
 
         alter(
             catalog,
@@ -393,7 +393,7 @@ def append(
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg.rows import read_files
+        from olympia_cli.iceberg import read_files
 
         target = catalog.load_table((table.namespace, table.name))
         rows = read_files(files, target)
@@ -418,7 +418,7 @@ def head(
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, at=at, txn=txn) as catalog:
-        from olympia_cli.iceberg.rows import first_rows
+        from olympia_cli.iceberg import first_rows
 
         iceberg_table = catalog.load_table((table.namespace, table.name))
         columns = [Column(field.name, field.name) for field in iceberg_table.schema().fields]

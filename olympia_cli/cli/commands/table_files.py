@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.names import NamespaceName, ObjectName
-    from olympia_cli.spark.engine import SparkEngine
+    from olympia_cli.spark import SparkEngine
 
 EXAMPLES = [
     "olympia table files sales.orders",
@@ -111,13 +111,12 @@ class Request:
 
 
 def _here(session: Session, request: Request, problems: Problems) -> None:
-    from olympia_cli.iceberg.inventory import OF_FILES, OF_TABLES, TABLE, inventory
-    from olympia_cli.iceberg.rows import check_folder, write_folder
+    from olympia_cli.iceberg import OF_FILES, OF_TABLES, TABLE, check_folder, take_inventory, write_folder
 
     if request.to is not None:
         check_folder(request.to)
     snapshot = session.snapshot(request.at)
-    inventory_rows = inventory(
+    inventory_rows = take_inventory(
         session.store,
         _tables(snapshot, request.within),
         session.location.options,
@@ -150,7 +149,7 @@ def _tables(snapshot: Snapshot, within: NamespaceName | TableName | None) -> Ite
 
 
 def _on_spark(session: Session, engine: SparkEngine, request: Request, problems: Problems) -> None:
-    from olympia_cli.spark.pipelines.inventory import data_files, save_table, spark_path, write_parquet
+    from olympia_cli.spark import data_files, save_table, spark_path, write_parquet
 
     planned = data_files(
         engine.spark,

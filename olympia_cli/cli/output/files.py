@@ -149,8 +149,7 @@ def read_description(session: Session, location: str, name: str) -> dict[str, An
     """Read the table's metadata file, and describe it."""
     if not location:
         raise InvalidOption(f"the table {name} has no metadata location, so its schema is unknown", hint="")
-    from olympia_cli.iceberg.files import TableFiles
-    from olympia_cli.iceberg.metadata import describe_metadata
+    from olympia_cli.iceberg import TableFiles, describe_metadata
     from olympia_cli.ops.verify_metadata import parse_metadata
 
     with closing(TableFiles(session.location.options, session.store.uri.partition("://")[0])) as files:

@@ -17,9 +17,9 @@ from olympia_cli.ops import fsck
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
-    from olympia_cli.importers.deltacat.source import SourceTransaction
-    from olympia_cli.importers.iox.checks import Checked
-    from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
+    from olympia_cli.importers import ImportedTable, ImportResult, Omission
+    from olympia_cli.importers.deltacat import SourceTransaction
+    from olympia_cli.importers.iox import Checked
     from olympia_cli.ops.fsck import Finding
 
 SHOWN = 20

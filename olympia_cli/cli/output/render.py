@@ -424,7 +424,7 @@ def _cell(value: Any) -> str:
 def check_output(session: Session, path: str) -> None:
     """Raise InvalidOption for an output file or folder among the files of the catalog."""
     from olympia_cli.format.paths import OWN_FOLDERS
-    from olympia_cli.ops.export.records import path_below
+    from olympia_cli.ops.export import path_below
 
     catalog = session.store.uri
     inside = None if "://" in catalog else path_below(path.removeprefix("file://"), catalog)

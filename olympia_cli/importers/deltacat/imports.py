@@ -22,10 +22,7 @@ from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName, InvalidOption
 from olympia_cli.format import definitions
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
-from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.columns import columns_told
-from olympia_cli.iceberg.conversion import identifier_of
-from olympia_cli.iceberg.transaction import CatalogTransaction
+from olympia_cli.iceberg import CatalogTransaction, OlympiaCatalog, columns_told, identifier_of
 from olympia_cli.importers.deltacat.contents import Contents, Unreadable, contents
 from olympia_cli.importers.deltacat.index import Ended, Row
 from olympia_cli.importers.deltacat.metadata import Namespace, TransactionLog
@@ -50,7 +47,7 @@ from olympia_cli.importers.deltacat.tables import (
 from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import CHANGED_HERE, Key, PresentObjects, Renaming
 from olympia_cli.importers.olympia import ImportNote, check_into, read_note
-from olympia_cli.importers.properties import (
+from olympia_cli.importers.result import (
     DELTACAT,
     DELTACAT_CATALOG,
     DELTACAT_DESCRIPTION,
@@ -64,8 +61,11 @@ from olympia_cli.importers.properties import (
     DELTACAT_TRANSACTION,
     DELTACAT_VERSION,
     FORMER_NAME,
+    ImportAdvice,
+    ImportedTable,
+    ImportResult,
+    Omission,
 )
-from olympia_cli.importers.result import ImportAdvice, ImportedTable, ImportResult, Omission
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, time_text
 
 _NAMES = (DELTACAT_NAMESPACE, DELTACAT_TABLE, FORMER_NAME)

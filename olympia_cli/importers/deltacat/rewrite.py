@@ -20,10 +20,15 @@ from pyiceberg.io import InputFile, load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
-from olympia_cli.iceberg.appends import folder_store, write_rows
-from olympia_cli.iceberg.changes import decode_metadata, encode_metadata
-from olympia_cli.iceberg.locations import parse_location
-from olympia_cli.iceberg.settings import ONE_SDK, same_sdk
+from olympia_cli.iceberg import (
+    ONE_SDK,
+    decode_metadata,
+    encode_metadata,
+    folder_store,
+    parse_location,
+    same_sdk,
+    write_rows,
+)
 from olympia_cli.importers.deltacat.metadata import Entry, TableVersion
 from olympia_cli.importers.deltacat.rows import fitted, is_readable, read_rows
 from olympia_cli.importers.deltacat.schemas import ID, Unfit, arrow_schema

@@ -20,7 +20,7 @@ import pyarrow.orc
 import pyarrow.parquet as pq
 
 from olympia_cli.errors import Damaged, Unsupported
-from olympia_cli.iceberg.avro import AvroRecords
+from olympia_cli.iceberg import AvroRecords
 from olympia_cli.importers.deltacat.metadata import Entry, Malformed, TableVersion, decode
 from olympia_cli.importers.deltacat.schemas import DEFAULT, ID, Unfit, arrow_schema, column_ids, former_names
 from olympia_cli.importers.footers import check_footer

@@ -20,7 +20,7 @@ from pyiceberg.schema import Schema, assign_fresh_schema_ids, promote
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import BooleanType, DateType, IcebergType, IntegerType, LongType, NestedField, StringType
 
-from olympia_cli.iceberg.internals import schema_without_ids
+from olympia_cli.iceberg import schema_without_ids
 from olympia_cli.importers.deltacat.metadata import PartitionKey, TableVersion
 
 ID = b"PARQUET:field_id"

@@ -22,10 +22,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetPropertiesUpdate
 from pyiceberg.typedef import Record
 
-from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.changes import TableState
-from olympia_cli.iceberg.conversion import identifier_of
-from olympia_cli.iceberg.internals import apply_updates
+from olympia_cli.iceberg import OlympiaCatalog, TableState, apply_updates, identifier_of
 from olympia_cli.importers.deltacat.contents import Contents, SourceFile
 from olympia_cli.importers.deltacat.metadata import PARQUET, Entry, TableVersion
 from olympia_cli.importers.deltacat.rewrite import OutOfMemory, Piece, PieceFile, Rewriter, Step

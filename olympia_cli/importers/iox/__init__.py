@@ -1,1 +1,30 @@
-"""Preserved catalogs of IOx, versions 14 to 19: read, checked and imported. Nothing of them is ever written."""
+"""Preserved catalogs of IOx, versions 14 to 19: read, checked and imported. Nothing of them is ever written.
+
+Names in `__all__` are loaded on first access.
+"""
+
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
+
+if TYPE_CHECKING:
+    from olympia_cli.importers.iox.checks import Checked, check
+    from olympia_cli.importers.iox.plans import Planner, count
+    from olympia_cli.importers.iox.source import LARGEST, Source, State
+    from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
+
+__all__ = [
+    "LARGEST",
+    "Checked",
+    "IoxTables",
+    "Planner",
+    "Run",
+    "Source",
+    "State",
+    "check",
+    "count",
+    "read_note",
+]
+
+if not TYPE_CHECKING:  # mypy checks the names
+    __getattr__ = lazy(__name__)

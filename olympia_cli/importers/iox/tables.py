@@ -27,18 +27,30 @@ from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.staging import IMPORTED
 from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.format.strict_json import read_json
-from olympia_cli.iceberg.catalog import OlympiaCatalog
-from olympia_cli.iceberg.conversion import identifier_of
-from olympia_cli.iceberg.format_v3 import NewFile, encode, with_snapshot
-from olympia_cli.iceberg.locations import parse_location
-from olympia_cli.iceberg.metadata_files import MetadataFiles
-from olympia_cli.iceberg.settings import LOCATION_PROVIDER
-from olympia_cli.iceberg.transaction import CatalogTransaction
+from olympia_cli.iceberg import (
+    LOCATION_PROVIDER,
+    CatalogTransaction,
+    MetadataFiles,
+    NewDataFile,
+    OlympiaCatalog,
+    encode_v3,
+    identifier_of,
+    parse_location,
+    with_snapshot,
+)
 from olympia_cli.importers.iox.columns import statistics
 from olympia_cli.importers.iox.plans import Plan, Planner, WantedFile, count, deleted_rows
 from olympia_cli.importers.iox.source import Source, State
-from olympia_cli.importers.properties import FORMER_NAME, IOX_REVISION, IOX_SOURCE, IOX_STATE, IOX_TIME, IOX_TRANSACTION
-from olympia_cli.importers.result import ImportResult, Omission
+from olympia_cli.importers.result import (
+    FORMER_NAME,
+    IOX_REVISION,
+    IOX_SOURCE,
+    IOX_STATE,
+    IOX_TIME,
+    IOX_TRANSACTION,
+    ImportResult,
+    Omission,
+)
 from olympia_cli.names import AtTime, SettledReference, time_text
 
 # A run of an import: which states are imported, and the note about them.
@@ -231,7 +243,7 @@ class IoxTables:
         made = with_snapshot(metadata, last, io, files, updates, about, self.clock.now_millis())
         number = made.last_sequence_number - 1
         location = f"{metadata.location}/metadata/{number:05}-{uuid4()}.metadata.json"
-        created.create(parse_location(location), encode(made))
+        created.create(parse_location(location), encode_v3(made))
         return location
 
     def _prepared(self, plan: Plan, staged: CatalogTransaction) -> tuple[TableMetadataV3, list[TableUpdate]]:
@@ -277,7 +289,7 @@ class IoxTables:
             else present
         )
 
-    def _new_file(self, wanted: WantedFile, schema: Schema) -> NewFile:
+    def _new_file(self, wanted: WantedFile, schema: Schema) -> NewDataFile:
         footer = self.planner.footer(wanted.file)
         ids = {one.name: (one.field_id, cast(PrimitiveType, one.field_type)) for one in schema.fields}
         location = f"{self.planner.base}/{wanted.file.path}"
@@ -289,7 +301,7 @@ class IoxTables:
             except (pa.ArrowException, OSError, KeyError) as error:
                 why = "some of its rows are deleted, and it cannot be read: " + " ".join(str(error).split())[:200]
                 raise Damaged("", location, why, hint="repair it at the source, or import an earlier state") from None
-        return NewFile(
+        return NewDataFile(
             location, self.planner.sizes[wanted.file.path], wanted.rows, statistics(footer, ids), deleted=deleted
         )
 

@@ -1,17 +1,19 @@
 """Expire: retention policies, plans, the quarantine and the purge.
 
-This package decides which files are in use. `survey` collects the facts as values, and `sweep` decides about one file.
-`plan` is a function of facts and policy. `apply` marks, undoes and purges: each begins with a commit, and only a purge
-deletes files.
+This package decides which files are in use. `facts` and `survey` collect the facts as values, and the sweep of `survey`
+decides about one file. `plan` is a function of facts and policy. `apply` marks, undoes and purges: each begins with a
+commit, and only a purge deletes files.
 
 Names in `__all__` are loaded on first access: fsck and status need only a few of them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire.apply import expire_once, mark, other_expire_ran, purge, purge_once, undo
+    from olympia_cli.ops.expire.facts import CatalogFacts
     from olympia_cli.ops.expire.manifest import (
         PART_FILES,
         ROOT,
@@ -41,26 +43,30 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire.plan import (
         ExpirePlan,
         MarkPlan,
+        PlanFile,
         Planner,
         PolicyOutcome,
         PurgePlan,
         UndoPlan,
+        decode_plan,
+        encode_plan,
         plan_undo,
+        recompute,
         simulate,
     )
-    from olympia_cli.ops.expire.plan_file import PlanFile, decode_plan, encode_plan, recompute
     from olympia_cli.ops.expire.retention import Floors, Policy, read_policy
     from olympia_cli.ops.expire.survey import (
         LOCAL,
         SHOWN,
-        CatalogFacts,
+        FileFacts,
+        FileFate,
         KeptRoots,
         Survey,
         Surveyor,
+        Sweep,
         follow_kept,
         follow_resting,
     )
-    from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
 
 __all__ = [
     "LOCAL",
@@ -121,13 +127,5 @@ __all__ = [
     "unread",
 ]
 
-# in the order of imports: a name is looked up in the modules that need the fewest others first
-_HOMES = ("sweep", "retention", "manifest", "survey", "plan", "plan_file", "apply")
-
-
-def __getattr__(name: str) -> Any:
-    for home in _HOMES if name in __all__ else ():
-        module = import_module(f"{__name__}.{home}")
-        if hasattr(module, name):
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # mypy checks the names
+    __getattr__ = lazy(__name__)

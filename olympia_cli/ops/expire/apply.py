@@ -30,7 +30,7 @@ from olympia_cli.format.actions import ALTERS, CREATES, DROPS, EXPIRES, READS, R
 from olympia_cli.format.paths import OLDEST, check_pointer, parse_transaction_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExpireDef
 from olympia_cli.names import time_text
-from olympia_cli.ops.expire.holders import live_transactions
+from olympia_cli.ops.expire.facts import MAKE_ROOM, OFFLINE, without_room
 from olympia_cli.ops.expire.manifest import (
     DELETED_AT_ONCE,
     Doomed,
@@ -44,7 +44,8 @@ from olympia_cli.ops.expire.manifest import (
 )
 from olympia_cli.ops.expire.plan import ExpirePlan, MarkPlan, Planner, PurgePlan, plan_undo
 from olympia_cli.ops.expire.retention import Floors
-from olympia_cli.ops.expire.survey import LOCAL, MAKE_ROOM, OFFLINE, Surveyor, without_room
+from olympia_cli.ops.expire.survey import LOCAL, Surveyor
+from olympia_cli.ops.holders import live_transactions
 from olympia_cli.ops.last_runs import LAST_EXPIRE, leave_note
 from olympia_cli.ops.progress import SILENT, Progress
 

@@ -13,7 +13,6 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
-from itertools import islice
 from typing import Any, Protocol
 
 from olympia_cli.catalog.retained import QuarantineMark, read_quarantine
@@ -23,6 +22,7 @@ from olympia_cli.format.paths import FileKind, check_pointer, file_kind, is_fore
 from olympia_cli.format.strict_json import read_json
 from olympia_cli.names import time_text
 from olympia_cli.ops.progress import Progress
+from olympia_cli.ops.walk import batches
 from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
 from olympia_cli.uuids import new_uuid
 
@@ -335,8 +335,8 @@ class Listed(tuple[Doomed, ...]):
 
 def delete_checked(store: Store, files: Iterable[Doomed], below: int, progress: Progress) -> int:
     """Delete files in batches, and check each batch first. Return the number of files."""
-    files, deleted = iter(files), 0
-    while batch := list(islice(files, DELETED_AT_ONCE)):
+    deleted = 0
+    for batch in batches(files, DELETED_AT_ONCE):
         check_deletable(batch, below, store.uri)
         store.delete_many([file.path for file in batch])
         progress.advance(len(batch))

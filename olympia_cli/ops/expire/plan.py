@@ -6,9 +6,11 @@ store's clock.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import repeat
 from typing import Any
 
 from olympia_cli.catalog.catalog import Catalog
@@ -20,9 +22,12 @@ from olympia_cli.catalog.retained import (
     read_quarantine,
 )
 from olympia_cli.catalog.snapshot import Snapshot, expired_before
-from olympia_cli.errors import CommitConflict, Damaged, PathMissing, Refused
+from olympia_cli.errors import CommitConflict, Damaged, InvalidOption, PathMissing, Refused, quoted
 from olympia_cli.format.paths import MAX_VERSION, FileKind, file_kind
-from olympia_cli.ops.expire.manifest import Going, Listed, left_behind
+from olympia_cli.format.strict_json import read_request
+from olympia_cli.names import time_text
+from olympia_cli.ops.expire.facts import CatalogFacts, read_facts
+from olympia_cli.ops.expire.manifest import Doomed, Going, Listed, left_behind, manifest_of
 from olympia_cli.ops.expire.retention import (
     FLOOR_MILLIS,
     CountedVersions,
@@ -37,16 +42,17 @@ from olympia_cli.ops.expire.retention import (
 )
 from olympia_cli.ops.expire.survey import (
     LOCAL,
-    CatalogFacts,
+    FileFacts,
+    FileFate,
     KeptRoots,
     KnownFiles,
     Survey,
     Surveyor,
+    Sweep,
     follow_kept,
     follow_more,
-    read_facts,
+    has_age,
 )
-from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep, has_age
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk import NodeRules
 
@@ -249,7 +255,7 @@ def _bare_sweep(facts: CatalogFacts, oldest: int) -> Sweep:
         oldest=oldest,
         latest=facts.head.version,
         pins=tuple(pin.path for pin in facts.holders.pins()),
-        live_transactions=frozenset(facts.holders.live_ids),
+        live_transactions=facts.holders.live_ids,
         store_now_millis=facts.store_now_millis,
         grace_millis=facts.floors.grace_millis,
         damaged=max(facts.damaged, default=-1),
@@ -411,10 +417,10 @@ def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
                 pass
         else:
             follow_kept(facts, planner.reach, Versions(facts.head, version).kept())
-        fate = sweep_at_rest(facts, version, planner.leaving).fate
-        going = [
-            file for file in going if fate(known_files.of(file.path, file.modified_at_millis)) is FileFate.QUARANTINED
-        ]
+        sweep = sweep_at_rest(facts, version, planner.leaving)
+        times = [file.modified_at_millis for file in going]
+        fates = [sweep.fate(file) for file in known_files.of([file.path for file in going], times, repeat(False))]
+        going = [file for file, fate in zip(going, fates, strict=True) if fate is FileFate.QUARANTINED]
         freed[version] = len(going), sum(file.size for file in going)
     return [
         PolicyOutcome(name, version, version - facts.oldest, *freed[version])
@@ -431,3 +437,118 @@ def _oldest_kept(facts: CatalogFacts, policies: Sequence[Policy]) -> list[int]:
         next((past.version for past in pasts if why_kept(past, policy, limits)), facts.head.version)
         for policy, limits in zip(policies, every_limits, strict=True)
     ]
+
+
+# Expire plans as files: written, reviewed, and applied later if the catalog still permits.
+
+
+FORMAT = 1
+MOVED = "make a new plan and review it"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanFile:
+    """The content of a plan file: the policy with its limits as points in time, and the files to mark and delete."""
+
+    catalog: str
+    policy: Policy
+    floors: Floors
+    oldest: int
+    former_oldest: int
+    marked: tuple[str, ...]
+    purged: int
+    manifests: tuple[str, ...]
+    unfinished: tuple[str, ...]
+    deleted: tuple[str, ...]
+
+
+def encode_plan(facts: CatalogFacts, policy: Policy, plan: ExpirePlan) -> str:
+    document = {
+        "format": FORMAT,
+        "catalog": facts.store.uri,
+        "catalog_id": facts.definition.id,
+        "version": plan.head,
+        "created_at": time_text(facts.now_millis),
+        "policy": asdict(policy),
+        "floors": asdict(facts.floors),
+        "mark": {
+            "oldest": plan.mark.oldest,
+            "former_oldest": plan.mark.former_oldest,
+            "files": [asdict(file) for file in plan.mark.files],
+        },
+        "purge": {
+            "purged": plan.purge.purged,
+            "manifests": list(plan.purge.manifests),
+            "unfinished": list(plan.purge.unfinished),
+            "files": [asdict(file) for file in plan.purge.files],
+        },
+    }
+    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+
+
+def decode_plan(text: str, name: str) -> PlanFile:
+    try:
+        document: Any = read_request(text)
+        if document["format"] != FORMAT or int(document["policy"]["keep_last"]) < 1:
+            raise ValueError
+        policy, floors, mark, purge = document["policy"], document["floors"], document["mark"], document["purge"]
+        offline = bool(policy["offline"]) and bool(floors["offline"])
+        return PlanFile(
+            catalog=str(document["catalog_id"]),
+            policy=Policy(int(policy["keep_last"]), int(policy["cutoff_millis"]), str(policy["since"]), offline),
+            floors=Floors(int(floors["grace_millis"]), int(floors["quarantine_millis"]), offline),
+            oldest=int(mark["oldest"]),
+            former_oldest=int(mark["former_oldest"]),
+            marked=tuple(str(file["path"]) for file in mark["files"]),
+            purged=int(purge["purged"]),
+            manifests=tuple(str(path) for path in purge["manifests"]),
+            unfinished=tuple(str(path) for path in purge["unfinished"]),
+            deleted=tuple(str(file["path"]) for file in purge["files"]),
+        )
+    except (ValueError, KeyError, TypeError):
+        raise InvalidOption(
+            f"{quoted(name)} is not a plan of expire", hint="make one with expire --plan FILE"
+        ) from None
+
+
+def recompute(planner: Planner, planned: PlanFile) -> ExpirePlan:
+    """Return the plan for the present state, limited to the planned versions and files.
+
+    Raise Refused if a planned version or file would now be kept. New commits alone are no obstacle.
+    """
+    if planned.catalog != planner.facts.definition.id:
+        raise Refused("the plan is of another catalog", hint="check the location")
+    if not planned.former_oldest <= planner.facts.oldest <= planned.oldest:
+        raise Refused(f"the oldest version is now {planner.facts.oldest}", hint=MOVED)
+    today = planner.expire(planned.policy, not_beyond=planned.oldest)
+    if today.mark.oldest != planned.oldest:
+        first = today.mark.kept_versions[0]
+        raise Refused(f"version {first.version} would now be kept: {first.detail}", hint=MOVED)
+    purge = today.purge
+    if not set(planned.manifests) <= set(purge.manifests) or planned.purged > purge.purged:
+        raise Refused("files to be purged are no longer in quarantine", hint=MOVED)
+    unfinished = tuple(path for path in purge.unfinished if path in planned.unfinished)
+    leaving = {*planned.manifests, *unfinished}
+    return ExpirePlan(
+        today.head,
+        replace(today.mark, files=_still(planner, planned.marked, today.mark.files)),
+        PurgePlan(
+            purged=max(planned.purged, purge.former_purged),
+            former_purged=purge.former_purged,
+            # marks that have become old enough since the plan are left to the next run
+            manifests=planned.manifests,
+            unfinished=unfinished,
+            parts=tuple(path for path in purge.parts if manifest_of(path) in leaving),
+            files=_still(planner, planned.deleted, purge.files),
+            rescued=purge.rescued,
+            notes=purge.notes,
+        ),
+    )
+
+
+def _still(planner: Planner, planned: Sequence[str], today: Iterable[Doomed]) -> Listed:
+    planned_paths, today = set(planned), list(today)
+    needed_path = next(planner.needed(planned_paths.difference(file.path for file in today)), None)
+    if needed_path is not None:
+        raise Refused(f"{needed_path} was to be deleted and would now be kept", hint=MOVED)
+    return Listed(file for file in today if file.path in planned_paths)

@@ -15,6 +15,7 @@ from olympia_cli.errors import Damaged, InvalidReference, PathMissing, Refused, 
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import EXPIRES, decode_action
 from olympia_cli.format.codec import decode_action_rows, decode_root
+from olympia_cli.format.node import Root
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
@@ -133,7 +134,7 @@ class Versions:
         self._written = written or {}
         self._head = head
         self._lifetimes = _Lifetimes(head)
-        self._waiting: deque[tuple[int, str, bytes | StoreError]] = deque()
+        self._waiting: deque[tuple[int, str, bytes | Root | StoreError]] = deque()
         self._stream = self._read(range(oldest, head.version), known_roots or {})
 
     def _read(self, numbers: range, known_roots: Mapping[int, bytes]) -> Iterator[tuple[int, str, bytes | StoreError]]:
@@ -148,32 +149,39 @@ class Versions:
 
     def first_kept(self, policy: Policy, limits: Limits) -> int:
         """Return the oldest version to keep."""
-        for past in self.pasts():
+        for past in self._pasts():
             if why_kept(past, policy, limits):
                 return past.version
             self._waiting.popleft()
         return self._head.version
 
-    def kept(self) -> Iterator[tuple[int, str, bytes | StoreError]]:
-        """Yield version, path and bytes of the kept roots, the oldest first, or the error of reading one."""
+    def kept(self) -> Iterator[tuple[int, str, bytes | Root | StoreError]]:
+        """Yield version, path and content of the kept roots, the oldest first, or the error of reading one."""
         while self._waiting:
             yield self._waiting.popleft()
         yield from self._stream
-        yield self._head.version, self._head.file.path, self._head.file.data
+        yield self._head.version, self._head.file.path, self._head.root
 
     def pasts(self) -> Iterator[Past]:
+        """Yield the times of each version, and forget its root."""
+        for past in self._pasts():
+            yield past
+            self._waiting.popleft()
+
+    def _pasts(self) -> Iterator[Past]:
         """Yield the times of each version, as far as the caller needs them."""
         open_versions: list[tuple[int, int]] = []
         for number, path, data in self._stream:
-            self._waiting.append((number, path, data))
             if isinstance(data, Exception) and not isinstance(data, PathMissing):
                 raise data
             try:
                 root = decode_root(b"" if isinstance(data, Exception) else data, path)
                 created, lifetime = root.created_at_millis, self._lifetimes.of(root.catalog_def)
             except Damaged:
+                self._waiting.append((number, path, data))
                 open_versions.append((number, self._lifetimes.longest))
                 continue
+            self._waiting.append((number, path, root))
             # an unreadable version ended when this one began at the latest
             yield from (self._past(waiting, created, ttl, number) for waiting, ttl in open_versions)
             open_versions = [(number, lifetime)]
@@ -274,7 +282,7 @@ class CountedVersions:
         """Return the first of the last `number` versions."""
         while len(self._counted) < number and self._next >= self._oldest:
             versions = range(self._next, max(self._next - min(number, 64), self._oldest - 1), -1)
-            roots = self._head.store.read_many(root_path(version) for version in versions)
+            roots = self._head.store.read_many([root_path(version) for version in versions])
             for version, (path, data) in zip(versions, roots, strict=True):
                 if isinstance(data, bytes) and len(data) <= self._room:
                     self.known_roots[version] = data

@@ -1,207 +1,155 @@
-"""The survey of a catalog: the facts about the catalog and about each of its files, as values.
+"""The survey of a catalog's files: the facts about each file, and the sweep, which decides about each.
 
-A surveyor is an engine: it distributes work and never decides. This one runs in this process.
+A surveyor is an engine: it distributes work and never decides. This one runs in this process. A sweep and the
+facts about a file are plain values. So the decision for mark and purge can be made on any machine.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from enum import Enum
+from itertools import repeat
 from typing import Protocol
 
-from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.commit import check_writable
-from olympia_cli.catalog.references import behind_gap
-from olympia_cli.catalog.retained import (
-    QuarantineMark,
-    damaged_versions,
-    kept_aside_before,
-    lost_versions,
-    purged_before,
-    read_quarantine,
-)
-from olympia_cli.catalog.snapshot import Snapshot, marked_oldest, stated_oldest
-from olympia_cli.catalog.versions import read_hints
-from olympia_cli.errors import Damaged, PathMissing, Refused, StorageFull, StoreError
+from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.errors import Damaged, PathMissing, StoreError
 from olympia_cli.format.codec import decode_root
+from olympia_cli.format.node import Root
 from olympia_cli.format.paths import (
-    MAX_VERSION,
     FileKind,
     check_pointer,
     file_kind,
     is_foreign_root,
     parse_root_path,
+    parse_transaction_path,
     root_path,
 )
-from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.expire.holders import Holders, store_now_millis
-from olympia_cli.ops.expire.manifest import FOLDER, Doomed, Going, check_deletable, in_order, read_manifest, unread
-from olympia_cli.ops.expire.retention import Floors, Limits
-from olympia_cli.ops.expire.sweep import FileFacts, FileFate, Sweep
+from olympia_cli.ops.expire.facts import CatalogFacts
+from olympia_cli.ops.expire.manifest import Doomed, Going, check_deletable, in_order, read_manifest, unread
 from olympia_cli.ops.progress import Progress
-from olympia_cli.ops.walk import NodeRules, Reach, path_digest
-from olympia_cli.storage.protocol import FileInfo, Store
-
-# The facts about the catalog.
-
-MAKE_ROOM, OFFLINE = "free some space, or stop all writers and let a purge free space", ("expire", "purge", "--offline")
+from olympia_cli.ops.walk import NodeRules, Reach, batches, path_digest
+from olympia_cli.storage.protocol import Store
 
 
-def without_room(error: StorageFull) -> StorageFull:
-    """Return the error of a full store, with the advice for a catalog with files in quarantine."""
-    return StorageFull(error.message, hint=MAKE_ROOM, command=OFFLINE)
+class FileFate(Enum):
+    """The decision about a file, with the reason."""
+
+    STAYS = "it is in use, or an expire never deletes such files"
+    UNKNOWN = "it is not a file of this format: it is never touched"
+    YOUNG = "it seems unused, but it is still within the grace period"
+    QUARANTINED = "it is unused: it goes into quarantine"
+    RESTS = "it is unused, and in quarantine already"
+    PURGED = "it was in quarantine, or never part of history, and is unused: it is deleted"
+    RESCUED = "it was in quarantine, and is used again"
+    GONE = "an unfinished purge has deleted it"
 
 
 @dataclass(frozen=True, slots=True)
-class CatalogFacts:
-    """The facts about a catalog that its plan is made from, and the ages that its user confirmed."""
+class FileFacts:
+    """The facts about one file."""
 
-    head: Snapshot
-    floors: Floors
-    store_now_millis: int
-    now_millis: int
-    """The earlier of both clocks, so that files appear younger."""
-    written: Mapping[int, int]
-    """The time of each version's root by the store's clock."""
-    marked_at: Mapping[int, int]
-    """The time of each mark in quarantine, by the version of its commit; 0 if an older purge has deleted its root."""
+    path: str
+    kind: FileKind
+    modified_at_millis: int | None
+    """By the store's clock. None if the file was not listed."""
+    reached: bool = False
+    """A kept version or a pin reaches it."""
+    recallable: bool = False
+    """A version that stays in quarantine reaches it."""
+    resting: bool = False
+    """A manifest names it."""
+    leaving: bool = False
+    """A manifest names it, and the purge deletes that manifest's files."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sweep:
+    """The rules: keep the versions from `oldest` to `latest`, and all files that they and the pins reach."""
+
     oldest: int
-    purged: int
-    aside_from: int
-    """The oldest version that a promotion has kept aside."""
-    damaged: frozenset[int]
-    """Versions that are kept or can be restored, and may be damaged."""
-    marks: tuple[QuarantineMark, ...]
-    notes: tuple[FileInfo, ...]
-    """The files of expire itself: manifests and their parts."""
-    holders: Holders
+    latest: int
+    pins: tuple[str, ...]
+    """Copies of roots that live transactions and sharing exports need."""
+    live_transactions: frozenset[str]
+    store_now_millis: int
+    grace_millis: int
+    manifests: tuple[str, ...] = ()
+    """Manifests of files that are in quarantine, or about to be deleted."""
+    leaving: frozenset[str] = frozenset()
+    """The manifests whose files are to be deleted."""
+    purged: int = 0
+    """Versions below it cannot be restored after the purge."""
+    unfinished: bool = False
+    """True if an earlier purge has deleted some of these files."""
+    kinds: tuple[FileKind, ...] = ()
+    """The kinds of files to list. All kinds if empty."""
+    damaged: int = -1
+    """The newest version known to be damaged. The nodes and definitions that it reaches are unknown."""
 
     @property
-    def store(self) -> Store:
-        return self.head.store
+    def resting_versions(self) -> range:
+        """Versions that stay in quarantine during a purge. They can be restored, so their files are kept."""
+        return range(self.purged, self.oldest) if self.leaving else range(0)
 
-    @property
-    def definition(self) -> CatalogDef:
-        return self.head.definition
+    def fate(self, file: FileFacts) -> FileFate:
+        version = parse_root_path(file.path) if file.kind is FileKind.ROOT else None
+        is_foreign = version is not None and is_foreign_root(file.path, version)
+        if file.kind is FileKind.UNKNOWN or file.path.startswith("def/dtxn/") or is_foreign:
+            return FileFate.UNKNOWN
+        if file.kind is FileKind.DATA:
+            return FileFate.STAYS
+        listed, old = file.modified_at_millis is not None, self.is_old(file.modified_at_millis or 0)
+        if file.leaving:
+            # a reused id of a transaction gives a young save with an old name
+            if self.needs(file) or (file.kind is FileKind.TRANSACTION and listed and not old):
+                return FileFate.RESCUED
+            return FileFate.PURGED if listed or not self.unfinished else FileFate.GONE
+        if not listed or not self._is_dead(file, version):
+            return FileFate.STAYS
+        if version is not None and version < self.purged and old and not self.needs(file):
+            # written by a process that was suspended, and never part of history
+            return FileFate.PURGED
+        if file.resting:
+            return FileFate.RESTS
+        return FileFate.QUARANTINED if old else FileFate.YOUNG
 
-    def limits(self, counted_from: int, not_beyond: int = MAX_VERSION) -> Limits:
-        """Return the first version that each reason keeps. Versions from `not_beyond` on are kept in any case."""
-        return Limits(
-            counted_from=counted_from,
-            transactions_from=self.holders.transactions_from,
-            exports_from=self.holders.exports_from,
-            plan_from=not_beyond,
-            aside_from=self.aside_from,
-            now_millis=self.now_millis,
-            store_now_millis=self.store_now_millis,
-        )
+    def needs(self, file: FileFacts) -> bool:
+        """Return whether a kept or restorable version, a pin or a transaction needs a file that is to be deleted."""
+        if file.kind is FileKind.TRANSACTION:
+            return self._is_alive(file.path)
+        return file.reached or file.recallable or self._may_reach(file, self.purged if self.leaving else self.oldest)
 
+    def _is_dead(self, file: FileFacts, version: int | None) -> bool:
+        """Return whether no kept version, pin or transaction needs the file."""
+        if file.kind in (FileKind.NODE, FileKind.DEFINITION):
+            return not (file.reached or self._may_reach(file, self.oldest))
+        if file.kind is FileKind.ROOT:
+            return version is not None and version < self.oldest
+        if file.kind is FileKind.TRANSACTION:
+            return not self._is_alive(file.path)
+        return file.kind is FileKind.TEMPORARY
 
-def read_facts(catalog: Catalog, floors: Floors, *, probe: bool = True, forgets: bool = False) -> CatalogFacts:
-    """Read the facts about the latest version. Raise an error if there may be unknown versions.
+    def _may_reach(self, file: FileFacts, first: int) -> bool:
+        """Return whether a damaged version from `first` on may reach the file."""
+        return self.damaged >= first and file.kind in (FileKind.NODE, FileKind.DEFINITION)
 
-    With `probe`, a file is written to learn the store's time; without, this machine's clock is used. With `forgets`,
-    versions may go that a promotion has kept aside.
-    """
-    store, head = catalog.store, catalog.snapshot()
-    check_writable(head)
-    definition = head.definition
-    marks = tuple(read_quarantine(definition))
-    now = catalog.clock.now_millis()
-    store_now = _probed(store, now, floors, resting=bool(marks)) if probe else now
-    # offline, ages may be below the resolution of the store's clock
-    earlier = now if floors.offline else min(now, store_now)
-    written = _list_roots(head)
-    oldest = _oldest(head, written)
-    purged = min(purged_before(definition), oldest)
-    keeps_aside = oldest < kept_aside_before(definition) and not forgets
-    return CatalogFacts(
-        head=head,
-        floors=floors,
-        store_now_millis=store_now,
-        now_millis=earlier,
-        written=written,
-        marked_at={mark.version: _written_at(store, mark.version, written) for mark in marks},
-        oldest=oldest,
-        purged=purged,
-        aside_from=oldest if keeps_aside else MAX_VERSION,
-        damaged=damaged_versions(definition, purged, head.version - 1),
-        marks=marks,
-        notes=tuple(store.list(FOLDER)),
-        holders=Holders(head, earlier, written),
-    )
+    def _is_alive(self, path: str) -> bool:
+        """Return whether the file belongs to a live transaction."""
+        parsed = parse_transaction_path(path)
+        return parsed is None or parsed[0] in self.live_transactions
 
-
-def _probed(store: Store, now: int, floors: Floors, *, resting: bool) -> int:
-    """Return the time by the store's clock. If a full store takes no probe and no writer is running, use this machine's
-    clock.
-    """
-    try:
-        return store_now_millis(store)
-    except StorageFull as error:
-        if floors.offline:
-            return now
-        raise without_room(error) if resting else error from error
+    def is_old(self, modified_at_millis: int) -> bool:
+        """Return whether the file is older than the grace period."""
+        return has_age(self.store_now_millis, modified_at_millis, self.grace_millis)
 
 
-def _list_roots(latest: Snapshot) -> dict[int, int]:
-    """Return the time of each version's root by the store's clock.
-
-    Raise an error if there may be unknown versions, as their files would appear unused.
-    """
-    store, head = latest.store, latest.version
-    written = {}
-    for file in store.list("vn/"):
-        version = parse_root_path(file.path)
-        if version is not None and not is_foreign_root(file.path, version):
-            written[version] = file.modified_at_millis
-    last = max([head, *written])
-    for version in range(head + 1, last):
-        # a listing is not atomic: it may show a new version without the one before it
-        if version not in written and not store.exists(root_path(version)):
-            raise behind_gap(latest, version, last)
-    hint = latest.file.hint
-    if lost_versions(hint, last, latest.definition):
-        raise Refused(
-            f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",
-            hint="show what a repair would change",
-            command=("fsck", "--repair", "--dry-run"),
-        )
-    return written
-
-
-def _oldest(latest: Snapshot, written: Mapping[int, int]) -> int:
-    """Return the oldest version, which need not have a root.
-
-    Before the first expire, readers use the hint `vn/oldest`. No file is deleted because of a hint.
-    """
-    oldest = stated_oldest(latest.definition, lambda: read_hints(latest.store).oldest)
-    before = [version for version in written if version < oldest]
-    if before and marked_oldest(latest.definition) is None:
-        raise Refused(
-            f"vn/oldest says {oldest}, but no expire has run, and version {min(before)} is there",
-            hint="show what a repair would change",
-            command=("fsck", "--repair", "--dry-run"),
-        )
-    if oldest > latest.version:
-        raise Refused(
-            f"the oldest version is given as {oldest}, later than the latest",
-            hint="check the catalog",
-            command=("fsck",),
-        )
-    return oldest
-
-
-def _written_at(store: Store, version: int, written: Mapping[int, int]) -> int:
-    """Return the time of a root, or 0 if an older purge has deleted it."""
-    if version not in written:
-        # a listing that lags may lack a young root
-        with suppress(PathMissing):
-            return store.stat(root_path(version)).modified_at_millis
-    return written.get(version, 0)
+def has_age(now_millis: int, since_millis: int, least_millis: int) -> bool:
+    # some stores round times to seconds, others to milliseconds
+    return least_millis == 0 or now_millis - since_millis >= least_millis
 
 
 # The facts about the files.
@@ -209,8 +157,10 @@ def _written_at(store: Store, version: int, written: Mapping[int, int]) -> int:
 SHOWN = 20
 """The number of unknown files to name."""
 
-KeptRoots = Iterable[tuple[int, str, bytes | StoreError]]
-"""Version, path and bytes of the kept roots, the oldest first, or the error of reading one."""
+FILES_AT_ONCE = 1024
+
+KeptRoots = Iterable[tuple[int, str, bytes | Root | StoreError]]
+"""Version, path and content of the kept roots, the oldest first, or the error of reading one."""
 
 _LOOK = ("fsck", "--level", "full", "--all-versions")
 _FOLDERS = {FileKind.ROOT: "vn/", FileKind.TRANSACTION: "dtxn/"}
@@ -269,15 +219,16 @@ class LocalSurveyor:
         quarantined: list[Doomed] = []
         purged: list[Doomed] = []
         unknown: list[str] = []
-        for file, size in _files(facts.store, reach.progress, sweep, known_files, files):
-            fate = sweep.fate(file)
-            counts[fate] += 1
-            if fate in (FileFate.QUARANTINED, FileFate.PURGED):
-                going = quarantined if fate is FileFate.QUARANTINED else purged
-                going.append(Doomed(file.path, size, file.kind.value))
-            elif fate is FileFate.UNKNOWN:
-                insort(unknown, file.path)
-                del unknown[SHOWN:]
+        for batch in _files(facts.store, reach.progress, sweep, known_files, files):
+            for file, size in batch:
+                fate = sweep.fate(file)
+                counts[fate] += 1
+                if fate in (FileFate.QUARANTINED, FileFate.PURGED):
+                    going = quarantined if fate is FileFate.QUARANTINED else purged
+                    going.append(Doomed(file.path, size, file.kind.value))
+                elif fate is FileFate.UNKNOWN:
+                    insort(unknown, file.path)
+                    del unknown[SHOWN:]
         going_files = in_order(quarantined), in_order(purged)
         return Survey(created, counts, *going_files, tuple(unknown), tuple(notes), resting.damage)
 
@@ -287,18 +238,23 @@ LOCAL = LocalSurveyor()
 
 def _files(
     store: Store, progress: Progress, sweep: Sweep, known_files: KnownFiles, files: Going | None
-) -> Iterator[tuple[FileFacts, int]]:
-    """Yield the facts and the size of each file: the listed ones, and those of manifests to purge."""
+) -> Iterator[Iterable[tuple[FileFacts, int]]]:
+    """Yield the facts and the size of each file in batches: the listed ones, then those of manifests to purge."""
     if files is None:
         progress.phase("listing files" if sweep.kinds else "listing all files")
         for folder in [_FOLDERS[kind] for kind in sweep.kinds] or [""]:
-            for listed in store.list(folder, temporary=True):
-                progress.advance()
-                named = known_files.leaving.pop(listed.path, None)
-                size = listed.size if named is None else named.bytes
-                yield known_files.of(listed.path, listed.modified_at_millis, leaving=named is not None), size
-    for file in known_files.leaving.values() if files is None else files:
-        yield known_files.of(file.path, None, leaving=True), file.bytes
+            for listed in batches(store.list(folder, temporary=True), FILES_AT_ONCE):
+                progress.advance(len(listed))
+                named = [known_files.leaving.pop(file.path, None) for file in listed]
+                times = [file.modified_at_millis for file in listed]
+                facts = known_files.of([file.path for file in listed], times, [doomed is not None for doomed in named])
+                yield [
+                    (file_facts, file.size if doomed is None else doomed.bytes)
+                    for file_facts, file, doomed in zip(facts, listed, named, strict=True)
+                ]
+    for rest in batches(known_files.leaving.values() if files is None else files, FILES_AT_ONCE):
+        unlisted = known_files.of([file.path for file in rest], repeat(None), repeat(True))
+        yield zip(unlisted, [file.bytes for file in rest], strict=True)
 
 
 @dataclass(slots=True)
@@ -331,12 +287,17 @@ class KnownFiles:
                 self.resting.update(path_digest(file.path) for file in manifest.files)
         return notes
 
-    def of(self, path: str, modified_at_millis: int | None, *, leaving: bool = False) -> FileFacts:
-        digest = path_digest(path)
-        recallable = digest in self.recallable
-        reached = not recallable and self.reach.has(digest)
-        resting = digest in self.resting
-        return FileFacts(path, file_kind(path), modified_at_millis, reached, recallable, resting, leaving)
+    def of(
+        self, paths: Sequence[str], modified_at_millis: Iterable[int | None], leaving: Iterable[bool]
+    ) -> list[FileFacts]:
+        """Return the facts about files, given their times, and whether a manifest to purge names them."""
+        kinds = [file_kind(path) for path in paths]
+        digests = [path_digest(path) for path in paths]
+        recallable = [digest in self.recallable for digest in digests]
+        reached = [not recall and self.reach.has(digest) for digest, recall in zip(digests, recallable, strict=True)]
+        resting = [digest in self.resting for digest in digests]
+        columns = (paths, kinds, modified_at_millis, reached, recallable, resting, leaving)
+        return [FileFacts(*facts) for facts in zip(*columns, strict=False)]
 
 
 # The walk over the trees, for every surveyor.
@@ -402,14 +363,13 @@ def follow_resting(facts: CatalogFacts, reach: Reach, sweep: Sweep) -> Resting:
     return Resting(sweep, recallable)
 
 
-def _noting(damaged: Container[int], roots: KeptRoots, created: list[tuple[int, int]]) -> Iterator[tuple[str, bytes]]:
+def _noting(damaged: Container[int], roots: KeptRoots, created: list[tuple[int, int]]) -> Iterator[tuple[str, Root]]:
     for version, path, data in roots:
         if version in damaged:
             # the version stays; its time is only for display: if its root cannot be read, show that of the version
             # before
             with suppress(Damaged):
-                created_at = decode_root(data if isinstance(data, bytes) else b"", path).created_at_millis
-                created.append((version, created_at))
+                created.append((version, _decoded(data, path).created_at_millis))
                 continue
             created.append((version, created[-1][1] if created else 0))
         elif isinstance(data, PathMissing):
@@ -417,8 +377,13 @@ def _noting(damaged: Container[int], roots: KeptRoots, created: list[tuple[int, 
         elif isinstance(data, Exception):
             raise data
         else:
-            created.append((version, decode_root(data, path).created_at_millis))
-            yield path, data
+            root = _decoded(data, path)
+            created.append((version, root.created_at_millis))
+            yield path, root
+
+
+def _decoded(root: bytes | Root | StoreError, path: str) -> Root:
+    return root if isinstance(root, Root) else decode_root(root if isinstance(root, bytes) else b"", path)
 
 
 def _read(store: Store, path: str) -> bytes:

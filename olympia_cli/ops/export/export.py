@@ -140,7 +140,7 @@ def _chain(latest: Snapshot) -> Chain:
     fsck needs older versions too: versions in quarantine help to find the catalog definition, and logs tell which files
     were written. A reader that walks back from the latest stops at a gap.
     """
-    files, newest = Files(latest.store, lambda: False), latest.version
+    files, newest = Files(latest.store), latest.version
     listed, _ = list_versions(latest.store)
     # a listing may lag behind the open version
     versions = sorted({newest, *(version for version in listed if version < newest)})

@@ -183,9 +183,9 @@ class ExportFiles(Files):
     """Read copied files at the destination, and shared files in the catalog."""
 
     def __init__(self, scope: Scope, dest: Store, source: Store | None, progress: Progress = SILENT) -> None:
-        super().__init__(dest, lambda: False, progress)
+        super().__init__(dest, progress)
         self.scope = scope
-        self._shared = None if source is None else Files(source, lambda: False, progress)
+        self._shared = None if source is None else Files(source, progress)
         self.copied = self.shared = FileCount()
         self._closed = False
 
@@ -241,7 +241,7 @@ class CopyFiles(Files):
         replaced: str | None,
         progress: Progress = SILENT,
     ) -> None:
-        super().__init__(source, lambda: False, progress)
+        super().__init__(source, progress)
         self.scope = scope
         self._dest = dest
         self.fresh = fresh

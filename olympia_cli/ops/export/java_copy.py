@@ -88,7 +88,7 @@ def create_java_copy(
         raise LocationNotEmpty(f"{dest.uri} is not empty: it holds {file.path!a}")
     check_exclusive_create(dest)
     # a failing network is not damage
-    files = Files(catalog.store, lambda: False, progress, patience=1)
+    files = Files(catalog.store, progress, patience=1)
     read_whole(catalog, latest, snapshot, files, LocalEngine())
     progress.phase("copying")
     writing = _Writing(snapshot, dest, progress)

@@ -102,9 +102,10 @@ def verify_export(
         is_gap = any(gap.code == "F101" and inside(note.version, gap.versions) for gap in of_versions)
         # a missing root is reported once
         gap_root = ("F201", chain.path(note.version)) if is_gap else None
+        all_findings = verdict.findings()
         findings = [
             _placed(finding, trees, files)
-            for finding in verdict.with_hints(verdict.findings(objects=True))
+            for finding in verdict.with_hints(all_findings, verdict.last_sound(all_findings))
             if finding.severity is not Severity.INFO and (finding.code, finding.path) != gap_root
         ]
     with suppress(PathMissing):
@@ -118,7 +119,7 @@ def _look_at_versions(dest: Store, note: Note, source: Store | None) -> tuple[Ch
 
     A full export is a catalog of its own, and may have later versions. An export with shared files has one version.
     """
-    opened = None if note.scope.shares else look_at_versions(Files(dest, lambda: False))
+    opened = None if note.scope.shares else look_at_versions(Files(dest))
     if opened is not None and not opened[0].java:
         return opened
     chain = Chain([note.version], WIDTH, oldest=note.version)

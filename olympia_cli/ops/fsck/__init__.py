@@ -6,13 +6,12 @@ versions, trees, holders, log, listing, verdict, findings. It changes a catalog 
 Names in `__all__` are loaded on first access: most commands need only a few of them.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.fsck.actions import read_actions
     from olympia_cli.ops.fsck.bundle import make_bundle
-    from olympia_cli.ops.fsck.chain import Chain, ChainReader, ChainRoot, list_versions, stray_findings
     from olympia_cli.ops.fsck.definitions import (
         MAX_UNVERIFIED,
         BadDefinition,
@@ -23,23 +22,28 @@ if TYPE_CHECKING:
         listed_names,
         state_home,
     )
-    from olympia_cli.ops.fsck.engine import Engine, LocalEngine
     from olympia_cli.ops.fsck.findings import (
         CODES,
+        DATA,
         MAX_OBJECTS,
         REPAIR,
         SALVAGE,
         DataChecks,
         DataFinding,
         Finding,
+        FsckRequest,
+        Level,
+        Report,
         Severity,
         TableData,
         WithData,
         describe_finding,
         describe_object_name,
+        describe_report,
         finding,
         inside,
         merge,
+        not_read,
         ranges,
         severity,
         shown,
@@ -48,21 +52,22 @@ if TYPE_CHECKING:
     from olympia_cli.ops.fsck.known_damage import acknowledge, of_the_past, recognised
     from olympia_cli.ops.fsck.last_fsck import FsckRun, fsck_runs, note_fsck
     from olympia_cli.ops.fsck.listing import Listing, Quarantine, Sorting, Tally, find_quarantine, resting_files
-    from olympia_cli.ops.fsck.quarantine import plan_whole_undo
-    from olympia_cli.ops.fsck.report import DATA, FsckRequest, Level, Report, describe_report, not_read
-    from olympia_cli.ops.fsck.roots import (
+    from olympia_cli.ops.fsck.roots import Chain, ChainReader, ChainRoot, read_actions
+    from olympia_cli.ops.fsck.run import fsck
+    from olympia_cli.ops.fsck.sound_versions import LatestVersion, errors_of, examine_version, plan_whole_undo
+    from olympia_cli.ops.fsck.trees import Engine, LocalEngine, Trees
+    from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
+    from olympia_cli.ops.fsck.versions import (
         begins_as_export,
         latest_ahead,
+        list_versions,
         look_at_versions,
         open_chain,
         read_hint,
         replaceable,
+        stray_findings,
         true_oldest,
     )
-    from olympia_cli.ops.fsck.run import fsck
-    from olympia_cli.ops.fsck.sound_versions import LatestVersion, errors_of, examine_version
-    from olympia_cli.ops.fsck.trees import Trees
-    from olympia_cli.ops.fsck.verdict import MOST_FINDINGS
 
 __all__ = [
     "CODES",
@@ -135,32 +140,5 @@ __all__ = [
     "with_data",
 ]
 
-# in the order of imports: a name is looked up in the modules that need the fewest others first
-_HOMES = (
-    "findings",
-    "last_fsck",
-    "chain",
-    "definitions",
-    "listing",
-    "actions",
-    "roots",
-    "report",
-    "known_damage",
-    "trees",
-    "verdict",
-    "engine",
-    "sound_versions",
-    "run",
-    "quarantine",
-    "bundle",
-)
-
-
 if not TYPE_CHECKING:  # mypy checks the names
-
-    def __getattr__(name: str) -> Any:
-        for home in _HOMES if name in __all__ else ():
-            module = import_module(f"{__name__}.{home}")
-            if hasattr(module, name):
-                return getattr(module, name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = lazy(__name__)

@@ -6,32 +6,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from google.protobuf.message import DecodeError
 
 from olympia_cli.catalog.replay import catalog_after, moved, replay, touched
-from olympia_cli.errors import Damaged, OlympiaError
+from olympia_cli.errors import OlympiaError
 from olympia_cli.format import definitions
-from olympia_cli.format.actions import Action, decode_action
-from olympia_cli.format.codec import DIGEST_KEY, decode_action_rows
+from olympia_cli.format.actions import Action
+from olympia_cli.format.codec import DIGEST_KEY
 from olympia_cli.format.definitions import CLASSES, bare
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
-from olympia_cli.ops.fsck.chain import ChainReader, ChainRoot
+from olympia_cli.ops.fsck.roots import ChainReader, ChainRoot, read_actions
 from olympia_cli.ops.walk import Flaw
-
-
-def read_actions(data: bytes, path: str) -> tuple[Action, ...] | Flaw:
-    """Return the actions of a root, or the flaw of the first damaged one."""
-    try:
-        return tuple(decode_action(key, value, path) for key, value in decode_action_rows(data, path))
-    except Damaged as error:
-        return Flaw("F401", error.reason)
-    except Exception as error:
-        # any exception of a decoder means damage
-        return Flaw("F401", f"its action rows cannot be read: {type(error).__name__}")
 
 
 def _told(root: ChainRoot) -> tuple[Action, ...] | None:
@@ -83,7 +73,7 @@ def disproved(
     objects = _by_object(reader, unverified, keys)
     suspects = {suspect.number: suspect for same in objects.values() for suspect in same}
     sure = True
-    for root in reader.roots(versions):
+    for root in chain.from_iterable(reader.roots(versions)):
         actions = _told(root)
         if actions is None:
             sure = sure and root.version < reader.chain.oldest
@@ -153,7 +143,7 @@ def disproved_catalogs(reader: ChainReader, versions: Sequence[int]) -> Iterator
     states: dict[int, CatalogDef | None] = {}
     state: CatalogDef | None = None
     disproofs: set[str] = set()
-    for root in reader.roots(versions):
+    for root in chain.from_iterable(reader.roots(versions)):
         actions = _told(root)
         if root.root is None or actions is None:
             state = None

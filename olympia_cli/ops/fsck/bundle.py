@@ -22,8 +22,7 @@ from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.paths import FileKind, file_kind, parse_root_path
 from olympia_cli.format.salvage import Salvage, salvage
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.findings import CODES, Finding, describe_finding
-from olympia_cli.ops.fsck.report import Report, describe_report
+from olympia_cli.ops.fsck.findings import CODES, Finding, Report, describe_finding, describe_report
 from olympia_cli.ops.walk import Sections, descend, number_in, system_rows
 from olympia_cli.storage.protocol import Store
 

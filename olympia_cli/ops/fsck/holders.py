@@ -1,4 +1,4 @@
-"""Holders of files besides versions: open distributed transactions, and exports that share files."""
+"""The findings about transactions and exports, and the trees that they need besides those of the versions."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.distributed import Saved, UnreadableSave
 from olympia_cli.catalog.java_transactions import java_saves
 from olympia_cli.catalog.retained import read_exports
-from olympia_cli.errors import Damaged, OlympiaError, PathMissing, command_words
+from olympia_cli.errors import Damaged, OlympiaError, PathMissing
 from olympia_cli.format.codec import decode_root
 from olympia_cli.format.node import Root
 from olympia_cli.format.paths import check_pointer
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.fsck.chain import Chain
-from olympia_cli.ops.fsck.findings import Finding, finding
+from olympia_cli.ops.fsck.findings import FULL, Finding, finding
+from olympia_cli.ops.fsck.roots import Chain, read_actions
+from olympia_cli.ops.fsck.trees import Trees
+from olympia_cli.ops.holders import PinnedRoot, abort_words, drop_words, pin_of_export, pin_of_transaction
 from olympia_cli.ops.walk import Files, Flaw, StoreFailure, flaw_of
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """A transaction or an export that needs a tree: its name, the code for damage below its root, and the root."""
+    """A transaction or an export that needs a tree, and the root of that tree."""
 
-    who: str
-    code: str
-    path: str
+    pin: PinnedRoot
     data: bytes
     root: Root
-    hint: str
-    """The command that ends it."""
+
+    @property
+    def hint(self) -> str:
+        """The command that ends it."""
+        return shlex.join(self.pin.command)
 
     def finding(self, path: str, flaw: Flaw) -> Finding:
         """Return the finding for a flaw of a file that it needs."""
-        return finding(self.code, path, f"{self.who}: {flaw.reason}", hint=self.hint, held_by=[self.who])
+        return finding(self.pin.code, path, f"{self.pin.who}: {flaw.reason}", hint=self.hint, held_by=[self.pin.who])
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,8 @@ def _transactions_of_java(files: Files, now: int) -> Held:
         elif now > save.definition.expire_at_millis:
             states.append(finding("F907", save.file.path, f"{who} is past its end"))
         elif running := save.definition.running_root_node_file_path:
-            states.append(_root(files, running, save.file.path, who, "F502", "", java=True))
+            pin = PinnedRoot(running, save.file.path, who, "F502", "", ())
+            states.append(_read_root(files, pin, java=True))
     return _held(states, len(listed))
 
 
@@ -100,7 +104,7 @@ def _held(states: Sequence[Holder | Finding], count: int, saved: frozenset[str] 
 def _transaction(
     files: Files, saved: Saved | UnreadableSave, existing: set[int], now: int
 ) -> Iterator[Holder | Finding]:
-    who, path, abort = f"the transaction {saved.id}", saved.path, f"txn abort {saved.id}"
+    who, path, abort = f"the transaction {saved.id}", saved.path, shlex.join(abort_words(saved.id))
     if isinstance(saved, Saved) and not saved.is_running:
         return  # aborted or committed: it needs no files
     if now > saved.ends_at_millis:
@@ -114,7 +118,7 @@ def _transaction(
             yield finding("F505", path, reason, hint=f"txn show {saved.id}")
         if reason := saved.lost_beginning(files.store, existing):
             yield finding("F502", path, reason, hint=abort, held_by=[who])
-        yield _root(files, saved.definition.running_root_node_file_path, path, who, "F502", abort)
+        yield _read_root(files, pin_of_transaction(saved))
 
 
 def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
@@ -122,26 +126,43 @@ def exports(files: Files, catalog: CatalogDef, holder: str, now: int) -> Held:
     states: list[Holder | Finding] = []
     records = read_exports(catalog)
     for name, record in records.items():
-        drop = shlex.join(command_words("export", "drop", names=[name]))
         if isinstance(record, str):
-            states.append(finding("F504", holder, f"the record of the export {name!a} {record}", hint=drop))
-        elif record.pin is not None and not record.expired(now):
-            states.append(_root(files, record.pin, holder, f"the export {name}", "F503", drop))
+            reason = f"the record of the export {name!a} {record}"
+            states.append(finding("F504", holder, reason, hint=shlex.join(drop_words(name))))
+        elif (pin := pin_of_export(record, holder)) is not None and not record.expired(now):
+            states.append(_read_root(files, pin))
     return _held(states, len(records))
 
 
-def _root(files: Files, path: str, holder: str, who: str, code: str, hint: str, java: bool = False) -> Holder | Finding:
+def _read_root(files: Files, pin: PinnedRoot, java: bool = False) -> Holder | Finding:
     data: bytes | Exception
     try:
-        data = files.read(check_pointer(path, holder))
+        data = files.read(check_pointer(pin.path, pin.named_in))
         if isinstance(data, bytes):
-            return Holder(who, code, path, data, decode_root(data, path, java), hint)
+            return Holder(pin, data, decode_root(data, pin.path, java))
         error: Exception = data
     except StoreFailure:
         raise
     except Exception as damage:
         # any exception of a decoder means damage
         error = damage
-    flaw = flaw_of(error)
-    where = holder if flaw.code == "F212" else path
-    return finding(code, where, f"the root that {who} needs: {flaw.reason}", hint=hint, held_by=[who])
+    flaw, hint = flaw_of(error), shlex.join(pin.command)
+    where = pin.named_in if flaw.code == "F212" else pin.path
+    return finding(pin.code, where, f"the root that {pin.who} needs: {flaw.reason}", hint=hint, held_by=[pin.who])
+
+
+def check_holders(trees: Trees, holdings: Sequence[Held]) -> list[Finding]:
+    """Follow the trees of the holders. Return the findings about their roots."""
+    holders = [holder for holding in holdings for holder in holding.holders]
+    trees.add_holders(holders)
+    findings = [finding for holding in holdings for finding in holding.findings]
+    return findings + [finding for holder in holders for finding in _check_holder(trees, holder)]
+
+
+def _check_holder(trees: Trees, holder: Holder) -> Iterator[Finding]:
+    catalog = trees.chain_reader.catalog(holder.root.catalog_def)
+    if catalog.flaw is not None and holder.root.catalog_def not in trees.notes.bad_catalogs:
+        yield holder.finding(holder.root.catalog_def, catalog.flaw)
+    checks_actions = trees.depth >= FULL and not trees.chain.java
+    if checks_actions and isinstance(flaw := read_actions(holder.data, holder.pin.path), Flaw):
+        yield holder.finding(holder.pin.path, flaw)

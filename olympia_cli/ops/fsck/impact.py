@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
 from olympia_cli.names import ObjectName
-from olympia_cli.ops.fsck.actions import follow_names, read_actions
+from olympia_cli.ops.fsck.actions import follow_names
 from olympia_cli.ops.fsck.definitions import NO_ID, Definitions
 from olympia_cli.ops.fsck.findings import Ranges, inside, merge
 from olympia_cli.ops.fsck.graph import NOWHERE, Graph, read_node
+from olympia_cli.ops.fsck.roots import read_actions
 from olympia_cli.ops.walk import Files, Flaw, descend, remains_of_node
 from olympia_cli.tree.load import bounds
 
@@ -24,7 +25,8 @@ class Spans:
 
     def __init__(self) -> None:
         self._since: dict[int, int] = {}
-        self._over: dict[int, list[tuple[int, int]]] = {}
+        self.over: dict[int, list[tuple[int, int]]] = {}
+        """The spans of each key, as positions. The end of a span is exclusive."""
 
     def hold(self, keys: Set[int], holding: Set[int], at: int) -> None:
         """Record at which of these keys the condition holds at this position. It holds for few."""
@@ -36,13 +38,12 @@ class Spans:
     def _end(self, key: int, at: int) -> None:
         since = self._since.pop(key)
         if since < at:
-            self._over.setdefault(key, []).append((since, at))
+            self.over.setdefault(key, []).append((since, at))
 
-    def all(self, end: int) -> Iterator[tuple[int, list[tuple[int, int]]]]:
-        """Yield each key with its spans of positions. The end of a span is exclusive."""
+    def close(self, end: int) -> None:
+        """End the open spans."""
         for key in list(self._since):
             self._end(key, end)
-        yield from sorted(self._over.items())
 
 
 class VersionChecks:
@@ -81,6 +82,8 @@ class VersionChecks:
             )
             self.same_id.hold(ids, {id for id in ids if counts[id] > 1}, at)
             self._touched = (set(), set(), set())
+        for spans in (self.twice, self.homeless, self.same_id):
+            spans.close(len(roots))
 
     def _change(self, root: int, by: int) -> None:
         """Add or remove a parent of a node, and count the content that appears or disappears."""

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.retained import KnownDamage, kept_aside_before, purged_before, read_acknowledged
 from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.ops.fsck.actions import read_actions
-from olympia_cli.ops.fsck.chain import Chain, ChainReader, list_versions
 from olympia_cli.ops.fsck.findings import (
     REPAIR,
     Finding,
@@ -20,9 +18,12 @@ from olympia_cli.ops.fsck.findings import (
     merge,
     without,
 )
-from olympia_cli.ops.fsck.holders import held_files
-from olympia_cli.ops.fsck.roots import open_chain
+from olympia_cli.ops.fsck.roots import Chain, ChainReader, read_actions
+from olympia_cli.ops.fsck.versions import list_versions, open_chain
 from olympia_cli.ops.walk import Files, Flaw
+
+if TYPE_CHECKING:
+    from olympia_cli.catalog.catalog import Catalog
 
 # Known damage of older versions: acknowledged by users, or answered by a repair. It is reported, but does not count.
 #
@@ -54,11 +55,13 @@ def of_the_past(finding: Finding, latest: int | None, oldest: int | None) -> boo
 
 
 def recognised(
-    findings: Iterable[Finding], definition: CatalogDef | None, latest: int, oldest: int | None
+    findings: Sequence[Finding], definition: CatalogDef | None, latest: int, oldest: int | None
 ) -> list[Finding]:
     """Return the findings, with the acknowledged ones marked. All findings about a former catalog, which a promotion
     keeps aside, are marked too.
     """
+    if not findings:
+        return []
     known_damage = {} if definition is None else read_acknowledged(definition)
     aside = 0 if definition is None else kept_aside_before(definition)
     return [
@@ -75,12 +78,12 @@ def _is_aside(finding: Finding, aside: int) -> bool:
     return finding.severity is Severity.ERROR and is_old and not finding.held_by
 
 
-def answered(findings: Iterable[Finding], reader: ChainReader) -> list[Finding]:
+def answered(findings: Sequence[Finding], reader: ChainReader) -> list[Finding]:
     """Return the findings, with older damage that a repair answers turned into warnings.
 
     The answering repair is the version directly after the affected versions. It names the files that it answers.
     """
-    findings, chain = list(findings), reader.chain
+    chain = reader.chain
     past = [finding for finding in findings if finding.is_damage and of_the_past(finding, chain.latest, chain.oldest)]
     hit = merge(span for finding in past for span in finding.versions)
     files = {last + 1: _answers(reader, last + 1) for _, last in hit}
@@ -97,7 +100,7 @@ def answered(findings: Iterable[Finding], reader: ChainReader) -> list[Finding]:
 
 def _answers(reader: ChainReader, version: int) -> frozenset[str]:
     """Return the files that a version answers. Empty if it is not a repair."""
-    for root in reader.roots([version]) if version in reader.chain.existing else ():
+    for root in reader.ahead([version]) if version in reader.chain.existing else ():
         actions = None if root.data is None else read_actions(root.data, root.path)
         for action in () if actions is None or isinstance(actions, Flaw) else actions:
             if action.type == ActionType.CATALOG_REPAIR:
@@ -170,7 +173,9 @@ def _kept(finding: Finding, chain: Chain, oldest: int) -> Finding | None:
 
 def _still_held(files: Files, later: Chain, findings: list[Finding], now: int) -> list[Finding]:
     """Return the findings without those about transactions and exports that have ended."""
+    from olympia_cli.ops.fsck.holders import held_files
+
     holdings = held_files(files, later, now)
-    live = {holder.who for holding in holdings for holder in holding.holders}
+    live = {holder.pin.who for holding in holdings for holder in holding.holders}
     live |= {who for holding in holdings for finding in holding.findings for who in finding.held_by}
     return [finding for finding in findings if finding.code not in _HELD or not live.isdisjoint(finding.held_by)]

@@ -27,8 +27,7 @@ from olympia_cli.catalog.clock import Clock
 from olympia_cli.errors import InvalidReference
 from olympia_cli.format.paths import LAST_FSCK
 from olympia_cli.names import parse_time, time_text
-from olympia_cli.ops.fsck.findings import Severity
-from olympia_cli.ops.fsck.report import Level, Report
+from olympia_cli.ops.fsck.findings import Level, Report, Severity
 from olympia_cli.ops.last_runs import leave_note, read_note
 from olympia_cli.storage.protocol import Store
 

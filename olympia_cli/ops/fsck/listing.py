@@ -25,6 +25,7 @@ from olympia_cli.ops.expire import check_deletable, decode_manifest, named_files
 from olympia_cli.ops.fsck.definitions import BadDefinition, Definitions
 from olympia_cli.ops.fsck.findings import Finding, finding
 from olympia_cli.ops.fsck.graph import Graph, read_node
+from olympia_cli.ops.fsck.trees import Trees
 from olympia_cli.ops.walk import Files, Flaw, path_digest
 
 NAMED = 20
@@ -225,3 +226,28 @@ def look_for(files: Files, graph: Graph, definitions: Definitions, numbers: set[
             numbers.discard(number)
             if not files.store.exists(value):
                 definitions.bad[number] = BadDefinition(value, Flaw("F301", "it is missing"))
+
+
+def list_files(trees: Trees, saved: frozenset[str]) -> Listing:
+    """Return the files that the trees do not reach. `saved` are the transactions with a save."""
+    chain, files, definitions, graph = trees.chain, trees.files, trees.definitions, trees.graph
+    assert definitions is not None
+    files.progress.phase("listing files")
+    listed = bytearray(len(definitions))
+
+    def reached(path: str) -> bool:
+        number = definitions.number(path)
+        if number is not None and number < len(listed):
+            listed[number] = 1
+        return number is not None or path in graph or path in chain.catalogs
+
+    listing = Listing(Sorting(saved, chain.oldest, chain.width), reached, read_quarantine(files, chain.reference))
+    for file in files.store.list(temporary=True):
+        files.progress.advance()
+        listing.take(file.path, file.size)
+    if definitions.skipped and not files.out_of_time:
+        gone = {number for number in range(len(listed)) if definitions.unread[number] and not listed[number]}
+        look_for(files, graph, definitions, gone, chain.java)
+    if listing.orphans:
+        trees.add_late()
+    return listing

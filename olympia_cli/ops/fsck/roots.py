@@ -1,238 +1,237 @@
-"""Checks of hints, of missing versions, and of roots in the order of versions: the chain, the catalog definitions and
-the logs.
-"""
+"""The roots of versions as a chain: each names its predecessor, and all belong to one catalog."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
-from typing import Any
 
-from olympia_cli.catalog.retained import lost_reason, lost_versions
-from olympia_cli.catalog.snapshot import marked_oldest
-from olympia_cli.catalog.versions import catalog_not_found, parse_hint, stands_in_place, what_remains
-from olympia_cli.errors import FileTooLarge, PathMissing, StorageFailed, StoreError
-from olympia_cli.format.codec import DIGEST_KEY, LOST
-from olympia_cli.format.node import EMPTY, Node
-from olympia_cli.format.paths import EXPORT_NOTE, LATEST, OLDEST, root_path
+from olympia_cli.errors import Damaged, PathMissing, StoreError
+from olympia_cli.format.actions import Action, decode_action
+from olympia_cli.format.codec import DIGEST_KEY, LOST, decode_action_rows, decode_root
+from olympia_cli.format.definitions import sizes_of
+from olympia_cli.format.node import EMPTY, Node, Root, Sizes
+from olympia_cli.format.paths import JAVA_WIDTH, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.format.strict_json import read_json
-from olympia_cli.ops.fsck.actions import read_actions
-from olympia_cli.ops.fsck.chain import (
-    Chain,
-    ChainReader,
-    ChainRoot,
-    check_catalog,
-    check_root,
-    check_times,
-    leave_out_strays,
-    list_versions,
-    stray_findings,
-)
-from olympia_cli.ops.fsck.findings import REPAIR, SALVAGE, Finding, Severity, finding, merge
-from olympia_cli.ops.walk import Files, Flaw
-from olympia_cli.storage.protocol import Store
+from olympia_cli.names import Kind
+from olympia_cli.ops.fsck.findings import Finding, finding, merge
+from olympia_cli.ops.walk import Files, Flaw, Place, flaw_of, look_at_definition
 
-# Checks of hints, and of missing versions.
-#
-# fsck lists `vn/` instead of probing it: readers stop at a gap, which hides all later versions.
-
-MANY = 100
-"""In a longer gap only both ends are checked again."""
-
-HINT_SHOWN = 40
+ROOTS_AT_ONCE = 64
 
 
-def no_version(store: Store) -> Finding:
-    """Return the finding for a catalog that lost all its roots. Raise CatalogNotFound if no files of a catalog
-    remain.
-    """
-    if remains := what_remains(store):
-        return finding("F103", "vn/", f"there is no root, but {remains}", hint=SALVAGE)
-    raise catalog_not_found(store)
+@dataclass(frozen=True, slots=True)
+class ChainRoot:
+    """The root of a version, as far as it can be read."""
+
+    version: int
+    path: str
+    data: bytes | None
+    root: Root | None
+    flaw: Flaw | None
 
 
-Hint = bytes | StoreError | None
-"""The bytes of a hint, the error of reading the object in its place, or None if it is missing."""
+@dataclass(frozen=True, slots=True)
+class CatalogFile:
+    """A catalog definition, or its flaw."""
+
+    definition: CatalogDef | None
+    flaw: Flaw | None
+    verified: bool = False
+    size: int = 0
+    sizes: Sizes | None = None
 
 
-def read_hint(files: Files, path: str) -> Hint:
-    """Read a hint. Raise only a failure of the store itself."""
-    # not through `files`, which takes a file without permission for a store without permission
-    [(_, data)] = files.store.read_many([path])
-    if isinstance(data, bytes):
-        files.bytes += len(data)
-        return data
-    if isinstance(data, FileTooLarge):
-        # every reader ignores such a file, and only its beginning is shown, which must not end like a number
-        return files.store.read_range(path, 0, HINT_SHOWN) + b"..."
-    if stands_in_place(data):
-        return data
-    if isinstance(data, PathMissing):
+@dataclass(slots=True)
+class Chain:
+    """The existing versions, and the catalog definition of the newest readable one."""
+
+    existing: list[int]
+    width: int
+    oldest: int = 0
+    reference: CatalogDef | None = None
+    reference_version: int | None = None
+    sizes: Sizes | None = None
+    ahead: dict[int, ChainRoot] = field(default_factory=dict)
+    """Roots that were read early."""
+    strays: list[ChainRoot] = field(default_factory=list)
+    """Roots after the latest version that are not part of the history."""
+    catalogs: dict[str, CatalogFile] = field(default_factory=dict)
+    java: bool = field(init=False)
+    latest: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.java, self.latest = self.width == JAVA_WIDTH, self.existing[-1]
+
+    def set_latest_aside(self) -> None:
+        """Move the latest root to the strays."""
+        self.strays.insert(0, self.ahead.pop(self.latest))
+        self.existing = self.existing[:-1]
+        self.latest = self.existing[-1]
+
+    @property
+    def kept_versions(self) -> list[int]:
+        """The existing versions from the oldest one on."""
+        return [version for version in self.existing if version >= self.oldest]
+
+    def path(self, version: int) -> str:
+        return root_path(version, self.width)
+
+
+class ChainReader:
+    """Reads roots and catalog definitions, each once."""
+
+    def __init__(self, files: Files, chain: Chain) -> None:
+        self.files = files
+        self.chain = chain
+
+    def roots(self, versions: Sequence[int]) -> Iterator[list[ChainRoot]]:
+        """Yield the roots of versions in that order, in batches that are read together."""
+        ahead, width = self.chain.ahead, self.chain.width
+        for start in range(0, len(versions), ROOTS_AT_ONCE):
+            batch = versions[start : start + ROOTS_AT_ONCE]
+            paths = {root_path(version, width): version for version in batch if version not in ahead}
+            contents = list(self.files.read_many(paths)) if paths else []
+            roots = {paths[path]: self._decode(paths[path], path, data) for path, data in contents}
+            yield [roots[version] if version in roots else ahead.pop(version) for version in batch]
+            if self.files.out_of_time:
+                return
+
+    def _decode(self, version: int, path: str, data: bytes | StoreError) -> ChainRoot:
+        if isinstance(data, Exception):
+            return ChainRoot(version, path, None, None, flaw_of(data))
+        try:
+            root = decode_root(data, path, self.chain.java)
+        except Exception as error:
+            # any exception of a decoder means damage
+            return ChainRoot(version, path, data, None, flaw_of(error))
+        return ChainRoot(version, path, data, root, None)
+
+    def catalog(self, path: str) -> CatalogFile:
+        """Return the catalog definition at a path. Most versions share one."""
+        catalog = self.chain.catalogs.get(path)
+        if catalog is None:
+            catalog = self.chain.catalogs[path] = self._read_catalog(path)
+        return catalog
+
+    def _read_catalog(self, path: str) -> CatalogFile:
+        try:
+            check_pointer(path, path)
+        except Damaged as error:
+            return CatalogFile(None, Flaw("F212", error.reason))
+        [(place, data)] = self.files.definitions([Place(path, 1)])
+        catalog = self._look_at_catalog(path, data)
+        self.files.looked_at(place, data, catalog.flaw, is_node=False)
+        return replace(catalog, size=len(data)) if isinstance(data, bytes) else catalog
+
+    def _look_at_catalog(self, path: str, data: bytes | StoreError) -> CatalogFile:
+        if isinstance(data, PathMissing):
+            return CatalogFile(None, Flaw("F307", "the catalog definition is missing"))
+        if isinstance(data, Exception):
+            return CatalogFile(None, Flaw("F307", f"the catalog definition cannot be read: {data}"))
+        facts = look_at_definition(Kind.CATALOG, data, path)
+        if isinstance(facts, Flaw):
+            return CatalogFile(None, Flaw("F307", f"the catalog definition is damaged: {facts.reason}"))
+        definition, verified = facts
+        assert isinstance(definition, CatalogDef)
+        return CatalogFile(definition, None, verified, sizes=sizes_of(definition))
+
+    def find_reference(self) -> None:
+        """Find the reference definition: the newest readable version's, unless most of a sample of versions have
+        another one.
+        """
+        chain = self.chain
+        newest = self._newest_readable()
+        if newest is None:
+            return
+        spread = len(chain.existing) - 1
+        sample = {chain.existing[spread * part // 4] for part in range(5)} | {newest.version}
+        agreeing: dict[tuple[str, Sizes | None], list[tuple[int, CatalogDef]]] = {}
+        for root in self.ahead(sorted(sample)):
+            catalog = self._consistent(root)
+            if catalog is not None and catalog.definition is not None:
+                same = agreeing.setdefault((catalog.definition.id, catalog.sizes), [])
+                same.append((root.version, catalog.definition))
+        (_, chain.sizes), most = max(agreeing.items(), key=lambda same: (len(same[1]), same[1][-1][0]))
+        chain.reference_version, chain.reference = most[-1]
+
+    def _newest_readable(self) -> ChainRoot | None:
+        versions = list(reversed(self.chain.existing[-1000:]))
+        for at in (0, *range(1, len(versions), ROOTS_AT_ONCE)):
+            for root in self.ahead(versions[at : at + ROOTS_AT_ONCE] if at else versions[:1]):
+                if self._consistent(root) is not None:
+                    return root
+                if root.root is not None and self.chain.sizes is None:
+                    self.chain.sizes = root.root.sizes
+            if self.files.out_of_time:
+                break
         return None
-    raise data
+
+    def ahead(self, versions: Sequence[int]) -> list[ChainRoot]:
+        """Read roots early. They are not read again."""
+        roots = [root for batch in self.roots(versions) for root in batch]
+        self.chain.ahead |= {root.version: root for root in roots}
+        return roots
+
+    def _consistent(self, root: ChainRoot) -> CatalogFile | None:
+        """Return the catalog definition of a version, unless it is damaged or the root contradicts it."""
+        if root.root is None:
+            return None
+        catalog = self.catalog(root.root.catalog_def)
+        if catalog.definition is None or (root.root.sizes is not None and root.root.sizes != catalog.sizes):
+            return None
+        return catalog
 
 
-def replaceable(error: StoreError) -> bool:
-    """Return whether a repair can overwrite the object in place of a hint."""
-    return not (isinstance(error, StorageFailed) and error.is_folder)
-
-
-def _in_place(path: str, error: StoreError) -> Finding:
-    can_go = replaceable(error)
-    what_next = "" if can_go else ", and no repair removes it: move it away"
-    reason = f"{error.message}; readers do without the hint{what_next}"
-    return finding("F118", path, reason, hint=REPAIR if can_go else "")
-
-
-def check_latest(files: Files, hint: Hint, chain: Chain) -> Iterator[Finding]:
-    """Yield findings about `vn/latest`.
-
-    It only tells readers where to begin, so its flaws are warnings. The exception is a hint to a missing version: the
-    hint is written after the root, so that root was lost.
-    """
-    latest = chain.latest
-    if isinstance(hint, Exception):
-        yield _in_place(LATEST, hint)
+def check_root(root: ChainRoot, predecessor: str | None, java: bool) -> Iterator[Finding]:
+    """Check a root by itself, and its pointer to its predecessor, whose path is given."""
+    version, here = root.version, [(root.version, root.version)]
+    if root.root is None:
+        assert root.flaw is not None
+        yield finding(root.flaw.code, root.path, f"the root of version {version}: {root.flaw.reason}", versions=here)
         return
-    if hint is None:
-        yield finding("F111", LATEST, f"it is missing; the latest version is {latest}", hint=REPAIR)
+    before, rollback = root.root.previous_root, root.root.rollback_from_root
+    lenient = java and (before is None or parse_root_path(before) is None)
+    if before != predecessor and not lenient:
+        predecessor = f"version {version - 1}" if version else "no version"
+        reason = (
+            f"the root of version {version} names {predecessor_text(before)} as the one before it, not {predecessor}"
+        )
+        yield finding("F104", root.path, reason, versions=here)
+    if rollback is not None and parse_root_path(rollback) is None:
+        reason = f"the root of version {version} says that it rolled back from {rollback[:100]!a}"
+        yield finding("F104", root.path, reason, versions=here)
+
+
+def predecessor_text(path: str | None) -> str:
+    """Describe the predecessor that a root names."""
+    if path is None:
+        return "none"
+    version = parse_root_path(path)
+    return f"{path[:100]!a}" if version is None else f"version {version}"
+
+
+def check_times(root: ChainRoot, before: ChainRoot | None) -> Iterator[Finding]:
+    if root.root is not None and before is not None and before.root is not None:
+        back = before.root.created_at_millis - root.root.created_at_millis
+        if back > 0:
+            reason = f"version {root.version} is {back:,} ms older than version {before.version}"
+            yield finding("F116", root.path, reason, versions=[(root.version, root.version)])
+
+
+def check_catalog(chain: Chain, root: ChainRoot, catalog: CatalogFile) -> Iterator[Finding]:
+    """Check that a root and its catalog definition belong to this catalog."""
+    if root.root is None or catalog.definition is None:
         return
-    said = parse_hint(hint)
-    if said is None:
-        yield finding("F112", LATEST, f"it holds {hint[:HINT_SHOWN]!a}, not a version number", hint=REPAIR)
-    elif said < latest:
-        # other processes may have committed since the hint was read
-        again = read_hint(files, LATEST)
-        if again == hint:
-            yield finding("F113", LATEST, f"it says {said}, and the latest version is {latest}", hint=REPAIR)
-    elif lost := lost_versions(said, latest, chain.reference):
-        yield latest_ahead(lost)
-    elif said > latest:
-        reason = f"it says {said}, and the promotion to these versions did not finish: run it again"
-        yield replace(finding("F114", LATEST, reason), severity=Severity.WARNING)
-
-
-def latest_ahead(lost: range) -> Finding:
-    """Return the finding for lost commits that only `vn/latest` shows."""
-    return finding("F114", LATEST, lost_reason(lost), versions=[(lost[0], lost[-1])], hint=REPAIR)
-
-
-def look_at_versions(files: Files) -> tuple[Chain, list[Finding]] | None:
-    """Return the versions of a catalog, with findings about its hints and gaps. None if it has no version."""
-    latest, oldest = read_hint(files, LATEST), read_hint(files, OLDEST)
-    versions, width = list_versions(files.store)
-    if not versions:
-        return None
-    said = parse_hint(latest) if isinstance(latest, bytes) else None
-    if said is not None and said > versions[-1] and files.store.exists(root_path(said, width)):
-        # a listing may lag behind earlier commits
-        versions.append(said)
-    chain, findings = open_chain(files, versions, width, oldest)
-    return chain, [*check_latest(files, latest, chain), *findings, *check_gaps(files.store, chain)]
-
-
-def open_chain(files: Files, versions: list[int], width: int, hint: Hint) -> tuple[Chain, list[Finding]]:
-    """Return the versions as a chain with its reference and its oldest version, and the findings. `hint` is
-    `vn/oldest`.
-    """
-    chain = Chain(versions, width)
-    reader = ChainReader(files, chain)
-    leave_out_strays(reader)
-    reader.find_reference()
-    return chain, [*stray_findings(chain), *_settle_oldest(chain, hint)]
-
-
-def _settle_oldest(chain: Chain, hint: Hint) -> Iterator[Finding]:
-    """Set the oldest version: from the catalog's definition if an expire has run, else from the hint."""
-    said = parse_hint(hint) if isinstance(hint, bytes) else None
-    if isinstance(hint, Exception):
-        yield _in_place(OLDEST, hint)
-    elif hint is not None and said is None:
-        yield finding("F115", OLDEST, f"it holds {hint[:HINT_SHOWN]!a}, not a version number", hint=REPAIR)
-    marked = None if chain.reference is None else marked_oldest(chain.reference)
-    lowest, latest = chain.existing[0], chain.latest
-    for value, path in ((marked, chain.path(chain.reference_version or 0)), (said, OLDEST)):
-        if value is not None and value > latest:
-            reason = f"the oldest version is given as {value}, and the latest is {latest}"
-            yield finding("F102", path, reason, hint=REPAIR)
-    if marked is not None and said is not None and marked < said <= latest:
-        yield finding("F117", OLDEST, f"it says {said}, and the catalog says {marked}", hint=REPAIR)
-    if marked is not None and marked <= latest:
-        chain.oldest = marked
-    elif said is not None and said <= latest:
-        chain.oldest = said
-        if marked is None and said - 1 in chain.existing and chain.reference_version == latest:
-            # readers trust the hint, so the versions before it do not count
-            reason = f"it says {said}, but no expire ran, and version {said - 1} is there"
-            yield finding("F117", OLDEST, reason, hint=REPAIR)
-    elif hint is not None or marked is not None:
-        chain.oldest = lowest  # neither the definition nor the hint is valid
-    else:
-        chain.oldest = 0
-
-
-def true_oldest(versions: Sequence[int], definition: CatalogDef, exact: bool, hint: int | None) -> int:
-    """Return the correct oldest version for a repair of the hint. `exact` means that the definition is the latest
-    version's.
-    """
-    marked = marked_oldest(definition)
-    if marked is not None and exact:
-        return marked
-    existing, first = set(versions), versions[-1]
-    while first - 1 in existing:
-        first -= 1
-    # an expire of another program, or an unknown one, may have run: its hint may lag, but must not lead
-    return max(marked or 0, min(hint or 0, first))
-
-
-def begins_as_export(store: Store, definition: CatalogDef | None, version: int) -> bool:
-    """Return whether the catalog began as a full export of this version, by its note, and has never expired one.
-
-    If so, it never had versions before this one.
-    """
-    if definition is None or marked_oldest(definition) is not None:
-        return False
-    try:
-        note: Any = read_json(store.read(EXPORT_NOTE))
-        return bool(note["mode"] == "full" and note["version"] == version)
-    except (PathMissing, ValueError, KeyError, TypeError):
-        return False
-
-
-def check_gaps(store: Store, chain: Chain) -> Iterator[Finding]:
-    """Yield findings about gaps between the versions."""
-    edges = [chain.oldest - 1, *chain.kept_versions]
-    added: list[int] = []
-    for before, after in pairwise(edges):
-        if after == before + 1:
-            continue
-        first, last = before + 1, after - 1
-        # a listing is not ordered by time, and may lack a version that was committed while it ran
-        candidates: Iterable[int] = range(first, last + 1) if last - first < MANY else (first, last)
-        there = [version for version in candidates if store.exists(chain.path(version))]
-        added += there
-        first, last = first + (first in there), last - (last in there)
-        if first <= last:
-            # a repair writes `vn/oldest` of a full export
-            is_mended = first == chain.oldest and begins_as_export(store, chain.reference, last + 1)
-            yield from _gap(chain, first, last, REPAIR if is_mended else "")
-    if added:
-        chain.existing = sorted({*chain.existing, *added})
-
-
-def _gap(chain: Chain, first: int, last: int, hint: str) -> Iterator[Finding]:
-    which = f"version {first} is" if first == last else f"versions {first} to {last} are"
-    path, reason = chain.path(first), f"{which} missing"
-    if first > chain.oldest:
-        reason, hint = f"{reason}; readers may stop there and not see version {chain.latest}", SALVAGE
-    yield finding("F101", path, reason, versions=[(first, last)], hint=hint)
-
-
-# Checks of roots in the order of versions: the chain, the catalog definitions and the logs.
-#
-# Ranges of versions can be checked on different machines, and their notes added up.
+    here = [(root.version, root.version)]
+    if chain.reference is not None and catalog.definition.id != chain.reference.id:
+        reason = f"version {root.version} has the catalog id {catalog.definition.id[:60]!a}, not {chain.reference.id!a}"
+        yield finding("F105", root.path, reason, versions=here)
+    if root.root.sizes is not None and root.root.sizes != catalog.sizes:
+        reason = f"its sizes are not those of the catalog definition {root.root.catalog_def}"
+        yield finding("F105", root.path, reason, versions=here)
+    elif chain.sizes is not None and catalog.sizes != chain.sizes:
+        reason = f"version {root.version} has other sizes than version {chain.reference_version}"
+        yield finding("F105", root.path, reason, versions=here)
 
 
 @dataclass(slots=True)
@@ -251,19 +250,6 @@ class RootNotes:
     without_digest: int = 0
     actions: int = 0
 
-    def add(self, other: RootNotes) -> None:
-        """Add the notes about later versions."""
-        self.findings += other.findings
-        self.unreadable |= other.unreadable
-        for mine, theirs in ((self.bad_catalogs, other.bad_catalogs), (self.catalogs, other.catalogs)):
-            for path, versions in theirs.items():
-                mine.setdefault(path, []).extend(versions)
-        self.newest = other.newest or self.newest
-        self.read_count += other.read_count
-        self.readable += other.readable
-        self.without_digest += other.without_digest
-        self.actions += other.actions
-
 
 class RootChecks:
     """Checks roots in the order of their versions."""
@@ -276,11 +262,17 @@ class RootChecks:
         self.before: ChainRoot | None = None
         """The last readable root."""
 
-    def note(self, root: ChainRoot) -> None:
-        """Check a root by itself, and against its predecessor."""
+    def note(self, batch: Sequence[ChainRoot]) -> None:
+        """Check each root by itself, and against its predecessor."""
+        chain = self._reader.chain
+        predecessors = [root_path(root.version - 1, chain.width) if root.version else None for root in batch]
+        for root, predecessor in zip(batch, predecessors, strict=True):
+            self._note(root, predecessor, chain.java)
+
+    def _note(self, root: ChainRoot, predecessor: str | None, java: bool) -> None:
         notes = self.notes
         notes.read_count += 1
-        for found in check_root(self._reader.chain, root):
+        for found in check_root(root, predecessor, java):
             before = notes.findings[-1] if notes.findings else found
             if found.code == before.code == LOST and before.versions[-1][1] == root.version - 1:
                 # a promotion may leave thousands of them in a row
@@ -336,3 +328,14 @@ class RootChecks:
 
 def _lost(first: int, last: int) -> str:
     return f"the roots of versions {first} to {last} are lost, and files keep their names"
+
+
+def read_actions(data: bytes, path: str) -> tuple[Action, ...] | Flaw:
+    """Return the actions of a root, or the flaw of the first damaged one."""
+    try:
+        return tuple(decode_action(key, value, path) for key, value in decode_action_rows(data, path))
+    except Damaged as error:
+        return Flaw("F401", error.reason)
+    except Exception as error:
+        # any exception of a decoder means damage
+        return Flaw("F401", f"its action rows cannot be read: {type(error).__name__}")

@@ -9,33 +9,40 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from olympia_cli.catalog.clock import Clock, SystemClock
 from olympia_cli.catalog.references import dated_ahead, way_out
-from olympia_cli.catalog.snapshot import Snapshot
+from olympia_cli.catalog.retained import parse_record, resting_mark
+from olympia_cli.catalog.snapshot import EXPORT_PREFIX, Snapshot
 from olympia_cli.catalog.versions import read_root
-from olympia_cli.errors import OlympiaError, VersionNotFound
-from olympia_cli.names import Ago, AtTime, OnDay
-from olympia_cli.ops.fsck.actions import read_actions
-from olympia_cli.ops.fsck.chain import Chain, wanted_root
+from olympia_cli.errors import ExportNotFound, OlympiaError, VersionNotFound, quoted
+from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, OnDay, Reference, settle
 from olympia_cli.ops.fsck.definitions import Verified
-from olympia_cli.ops.fsck.engine import Engine, LocalEngine
 from olympia_cli.ops.fsck.findings import (
+    FULL,
     NO_DATA,
     SALVAGE,
+    STRUCTURE,
     Finding,
+    FsckRequest,
+    HowRead,
+    Level,
+    Report,
     TableData,
     finding,
 )
-from olympia_cli.ops.fsck.holders import Held, Holder, held_files
 from olympia_cli.ops.fsck.known_damage import answered, recognised, still_so
-from olympia_cli.ops.fsck.report import FULL, STRUCTURE, FsckRequest, HowRead, Level, Report
-from olympia_cli.ops.fsck.roots import RootChecks, look_at_versions, no_version
+from olympia_cli.ops.fsck.roots import Chain, ChainRoot, RootChecks
 from olympia_cli.ops.fsck.sound_versions import compare_with_log, look_back, look_for_named
-from olympia_cli.ops.fsck.trees import Trees, exhaust
+from olympia_cli.ops.fsck.trees import Engine, LocalEngine, Trees, exhaust
 from olympia_cli.ops.fsck.verdict import Examined, Verdict, importance
-from olympia_cli.ops.walk import Files, Flaw, failures_pass
+from olympia_cli.ops.fsck.versions import look_at_versions, no_version
+from olympia_cli.ops.walk import Files, failures_pass
 from olympia_cli.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.fsck.holders import Held
 
 LOOK_BACK = 512
 """The number of older versions that are searched for a sound one if the latest is damaged."""
@@ -50,7 +57,7 @@ def fsck(store: Store, request: FsckRequest, engine: Engine | None = None) -> Re
     the store's error if the store itself fails.
     """
     clock = request.clock if request.clock is not None else SystemClock()
-    files = Files(store, _timer(clock, request.max_duration), request.progress)
+    files = Files(store, request.progress, out_of_time=_timer(clock, request.max_duration))
     engine = engine if engine is not None else LocalEngine(request.data)
     with engine, failures_pass():
         report = _check(files, engine, request, clock.now_millis())
@@ -59,9 +66,9 @@ def fsck(store: Store, request: FsckRequest, engine: Engine | None = None) -> Re
     return report
 
 
-def _timer(clock: Clock, seconds: float | None) -> Callable[[], bool]:
+def _timer(clock: Clock, seconds: float | None) -> Callable[[], bool] | None:
     if seconds is None:
-        return lambda: False
+        return None
     end = clock.elapsed_millis() + seconds * 1000
     return lambda: clock.elapsed_millis() >= end
 
@@ -86,10 +93,7 @@ def _check(files: Files, engine: Engine, request: FsckRequest, now: int) -> Repo
     chain, of_versions = opened
     trees = engine.trees(files, chain, depth, _open_verified(request, chain, depth, files.store))
     requested, data = _read_versions(trees, engine, request, now)
-    holdings: list[Held] = []
-    if depth >= STRUCTURE and request.all_versions and not files.out_of_time:
-        holdings = held_files(files, chain, now)
-    of_holders = _check_holders(trees, holdings)
+    holdings, of_holders = _read_holders(trees, now) if request.all_versions and depth >= STRUCTURE else ([], [])
     compare_with_log(trees, request.all_versions)
     look_for_named(trees)
     listing = None
@@ -100,13 +104,14 @@ def _check(files: Files, engine: Engine, request: FsckRequest, now: int) -> Repo
     verdict = Verdict(examined, requested)
     if depth >= STRUCTURE and not request.all_versions and requested == [chain.latest]:
         verdict = look_back(examined, verdict, LOOK_BACK)
-    findings = verdict.findings(objects=True)
+    findings = verdict.findings()
     if listing is not None:
         findings += listing.findings(verdict.hides_files)
-    findings = verdict.with_hints(still_so(files, chain, findings, now, request.all_versions))
+    findings = still_so(files, chain, findings, now, request.all_versions)
     sound = verdict.last_sound(findings)
+    findings = verdict.with_hints(findings, sound)
     findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
-    if request.at is None and not request.all_versions and not chain.java:
+    if findings and request.at is None and not request.all_versions and not chain.java:
         findings = sorted(answered(findings, trees.chain_reader), key=importance)
     return Report(
         request.level,
@@ -138,14 +143,15 @@ def _read_versions(trees: Trees, engine: Engine, request: FsckRequest, now: int)
     roots = trees.check_roots(kept)
     requested = kept
     if not request.all_versions:
-        is_wanted = wanted_root(chain, request.at, now)
+        wanted = _wanted(chain, request.at, now)
         newest = None
-        for root in roots:
-            newest = root if is_wanted(root) else newest
+        for batch in roots:
+            for root in batch:
+                newest = root if _matches(root, wanted) else newest
         if newest is None and isinstance(request.at, AtTime | Ago | OnDay) and not trees.files.out_of_time:
             # a version in a gap is damage that is already reported
             raise VersionNotFound("every version was created after that time", hint="choose a later time")
-        requested, roots = ([], iter(())) if newest is None else ([newest.version], iter([newest]))
+        requested, roots = ([], iter(())) if newest is None else ([newest.version], iter([[newest]]))
         if follows and newest is not None:
             progress.phase("reading nodes")
     if follows:
@@ -161,12 +167,14 @@ def _check_readable(trees: Trees) -> Iterator[Finding]:
         yield finding("F103", "vn/", "no version can be read", hint=SALVAGE)
 
 
-def _check_holders(trees: Trees, holdings: Sequence[Held]) -> list[Finding]:
-    """Follow the trees of transactions and exports. Return the findings about their roots."""
-    holders = [holder for holding in holdings for holder in holding.holders]
-    trees.add_holders(holders)
-    findings = [finding for holding in holdings for finding in holding.findings]
-    return findings + [finding for holder in holders for finding in _check_holder(trees, holder)]
+def _read_holders(trees: Trees, now: int) -> tuple[list[Held], list[Finding]]:
+    """Follow the trees of transactions and exports. Return these, and the findings about them."""
+    from olympia_cli.ops.fsck.holders import check_holders, held_files
+
+    if trees.files.out_of_time:
+        return [], []
+    holdings = held_files(trees.files, trees.chain, now)
+    return holdings, check_holders(trees, holdings)
 
 
 def _check_dates(trees: Trees, now: int) -> Iterator[Finding]:
@@ -190,15 +198,6 @@ def _how_definitions(trees: Trees) -> HowRead:
     return "listed" if trees.named is not None and trees.named.looked_for else "no"
 
 
-def _check_holder(trees: Trees, holder: Holder) -> Iterator[Finding]:
-    catalog = trees.chain_reader.catalog(holder.root.catalog_def)
-    if catalog.flaw is not None and holder.root.catalog_def not in trees.notes.bad_catalogs:
-        yield holder.finding(holder.root.catalog_def, catalog.flaw)
-    checks_actions = trees.depth >= FULL and not trees.chain.java
-    if checks_actions and isinstance(flaw := read_actions(holder.data, holder.path), Flaw):
-        yield holder.finding(holder.path, flaw)
-
-
 def _checked(trees: Trees, holdings: Sequence[Held], data: TableData) -> dict[str, int]:
     definitions, notes = trees.definitions, trees.notes
     counts = [holding.count for holding in holdings]
@@ -214,3 +213,44 @@ def _checked(trees: Trees, holdings: Sequence[Held], data: TableData) -> dict[st
         "skipped": definitions.skipped if definitions is not None else 0,
         "bytes": trees.files.bytes,
     }
+
+
+def _matches(root: ChainRoot, wanted: int | AtTime) -> bool:
+    if isinstance(wanted, AtTime):
+        return root.root is not None and root.root.created_at_millis <= wanted.millis
+    return root.version == wanted
+
+
+def _wanted(chain: Chain, at: Reference | None, now: int) -> int | AtTime:
+    """Return the version that a reference means, or the time whose last version it means. The catalog may be
+    damaged.
+    """
+    if at is not None:
+        at = settle(at, now, lambda: () if chain.reference is None else chain.reference.exported_snapshots)
+    if isinstance(at, AtTime):
+        return at
+    if at is None:
+        version = chain.latest
+    elif isinstance(at, AtVersion):
+        version = at.version
+    elif isinstance(at, Latest):
+        version = chain.latest - at.back
+    elif isinstance(at, AtExport):
+        version = _exported(chain, at.name)
+    else:
+        version = chain.oldest if chain.oldest in chain.existing else chain.kept_versions[0]
+    if not chain.oldest <= version <= chain.latest:
+        reason = f"there is no version {version}, only {chain.oldest} to {chain.latest}"
+        if chain.reference is not None and resting_mark(chain.reference, version) is not None:
+            raise VersionNotFound(reason, hint="it is in quarantine: undo the expire", command=("expire", "undo"))
+        raise VersionNotFound(reason, hint="list the versions", command=("log", "--oneline"))
+    return version
+
+
+def _exported(chain: Chain, name: str) -> int:
+    properties = chain.reference.properties if chain.reference is not None else {}
+    record = parse_record(name, "", properties.get(EXPORT_PREFIX + name))
+    if isinstance(record, str):
+        reason = f"{quoted(name)} is neither a version reference nor the name of an export"
+        raise ExportNotFound(reason, hint="use a version, latest~1, a time, 2h, or an export's name")
+    return record.version

@@ -1,23 +1,31 @@
-"""The search for sound versions: is the copied version sound, and which one is the newest sound one for a repair?"""
+"""The search for sound versions: a version that is copied, the newest sound one for a repair, and those that may leave
+quarantine.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from olympia_cli.catalog.retained import purged_before
+from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.format.paths import OLDEST, WIDTH
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck.actions import disproved, disproved_catalogs
-from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, CatalogFile, Chain
 from olympia_cli.ops.fsck.definitions import BadDefinition
-from olympia_cli.ops.fsck.engine import Engine, LocalEngine
-from olympia_cli.ops.fsck.findings import Finding, Severity, inside
+from olympia_cli.ops.fsck.findings import FULL, Finding, Severity, inside
 from olympia_cli.ops.fsck.impact import Radius
-from olympia_cli.ops.fsck.report import FULL
-from olympia_cli.ops.fsck.roots import open_chain, read_hint
-from olympia_cli.ops.fsck.trees import Trees, exhaust
+from olympia_cli.ops.fsck.known_damage import recognised
+from olympia_cli.ops.fsck.roots import ROOTS_AT_ONCE, CatalogFile, Chain
+from olympia_cli.ops.fsck.trees import Engine, LocalEngine, Trees, exhaust
 from olympia_cli.ops.fsck.verdict import Examined, Verdict
-from olympia_cli.ops.walk import Files, Flaw
+from olympia_cli.ops.fsck.versions import check_gaps, list_versions, open_chain, read_hint
+from olympia_cli.ops.progress import SILENT, Progress
+from olympia_cli.ops.walk import Files, Flaw, failures_pass
+from olympia_cli.storage.protocol import Store
+
+if TYPE_CHECKING:
+    from olympia_cli.ops.expire import UndoPlan
 
 _DISPROVED = "has no digest, and contradicts the log"
 
@@ -41,7 +49,8 @@ def examine_version(
 
 def errors_of(verdict: Verdict) -> list[Finding]:
     """Return the errors of a verdict, the most important first. Empty if the version is sound."""
-    findings = verdict.with_hints(verdict.findings(objects=False))
+    bare = verdict.bare_findings
+    findings = verdict.with_hints(bare, verdict.last_sound(bare))
     return [finding for finding in findings if finding.severity is Severity.ERROR]
 
 
@@ -54,18 +63,18 @@ class LatestVersion:
         chain = self.chain
         self._trees = LocalEngine().trees(files, chain, FULL)
         files.progress.phase("reading roots", len(chain.kept_versions))
-        latest = [root for root in self._trees.check_roots(chain.kept_versions) if root.version == chain.latest]
+        batches = self._trees.check_roots(chain.kept_versions)
+        latest = [root for batch in batches for root in batch if root.version == chain.latest]
         files.progress.phase("reading nodes")
-        exhaust(self._trees.follow(latest))
+        exhaust(self._trees.follow([latest]))
         self.disproofs = compare_with_log(self._trees)
         self._verdict = Verdict(Examined(self._trees), [chain.latest])
 
     def errors(self) -> list[Finding]:
         """Return the errors of the latest version."""
-        findings = self._verdict.findings(objects=False)
         return [
             error
-            for error in findings
+            for error in self._verdict.bare_findings
             if error.severity is Severity.ERROR and inside(self.chain.latest, error.versions)
         ]
 
@@ -73,7 +82,7 @@ class LatestVersion:
         """Return the newest version without an error, not older than `oldest`."""
         self.chain.oldest = oldest
         self._verdict = look_back(Examined(self._trees), self._verdict, None)
-        return self._verdict.last_sound(self._verdict.findings(objects=False))
+        return self._verdict.last_sound(self._verdict.bare_findings)
 
 
 def look_for_named(trees: Trees) -> None:
@@ -90,7 +99,7 @@ def look_back(examined: Examined, verdict: Verdict, most: int | None) -> Verdict
     chain = trees.chain
     older = [version for version in reversed(chain.kept_versions) if version < chain.latest][:most]
     at, step = 0, 8
-    while verdict.last_sound(verdict.findings(objects=False)) is None and at < len(older):
+    while verdict.last_sound(verdict.bare_findings) is None and at < len(older):
         if trees.files.out_of_time:
             break
         trees.add(sorted(older[at : at + step]), checked=True)
@@ -141,3 +150,43 @@ def _first_versions(trees: Trees, numbers: set[int]) -> dict[int, int]:
     radius = Radius(trees.graph, trees.versions, {}, {node for nodes in naming.values() for node in nodes})
     reached = {number: radius.versions(nodes) for number, nodes in naming.items()}
     return {number: versions[0][0] for number, versions in reached.items() if versions}
+
+
+# The check of the versions in quarantine as if they were history: an undo restores only sound ones.
+
+
+def plan_whole_undo(head: Snapshot, progress: Progress = SILENT) -> tuple[UndoPlan, list[Finding]]:
+    """Plan an undo of the versions in quarantine from the first one that is sound with all later ones.
+
+    Also return the findings about the versions before it, the newest first. All versions in quarantine are read.
+    """
+    from olympia_cli.ops.expire import plan_undo
+
+    plan = plan_undo(head)
+    if not plan.versions:
+        return plan, []
+    errors = _damage(head.store, plan.versions, progress)
+    return plan_undo(head, max([plan.oldest, *(_last(error, plan.versions) + 1 for error in errors)])), errors
+
+
+def _damage(store: Store, versions: range, progress: Progress) -> list[Finding]:
+    """Return the damage of these versions, without acknowledged findings."""
+    files = Files(store, progress, patience=1)
+    with failures_pass():
+        progress.phase("reading the quarantine")
+        chain, _ = open_chain(files, *list_versions(store), read_hint(files, OLDEST))
+        chain.oldest = versions.start
+        gaps = list(check_gaps(store, chain))
+        trees = LocalEngine().trees(files, chain, FULL)
+        there = [version for version in chain.existing if version in versions]
+        trees.add(there)
+        compare_with_log(trees, all_versions=True)
+        findings = [*gaps, *Verdict(Examined(trees), there).bare_findings]
+        findings = recognised(findings, chain.reference, chain.latest, chain.oldest)
+    hit = [finding for finding in findings if finding.is_damage and _last(finding, versions) >= versions.start]
+    return sorted(hit, key=lambda finding: -_last(finding, versions))
+
+
+def _last(finding: Finding, versions: range) -> int:
+    """Return the last of the versions that a finding affects; -1 if it affects none."""
+    return max((min(last, versions[-1]) for first, last in finding.versions if first <= versions[-1]), default=-1)

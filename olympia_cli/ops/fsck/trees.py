@@ -2,279 +2,45 @@
 
 from __future__ import annotations
 
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import chain, islice
-from typing import Protocol
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Protocol
 
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Node
-from olympia_cli.ops.fsck.chain import ROOTS_AT_ONCE, Chain, ChainReader, ChainRoot, list_versions
-from olympia_cli.ops.fsck.definitions import Definitions, Named, Verified
-from olympia_cli.ops.fsck.findings import WithData
-from olympia_cli.ops.fsck.graph import NOWHERE, Graph, Mark
-from olympia_cli.ops.fsck.holders import Holder
-from olympia_cli.ops.fsck.report import DATA, FULL, STRUCTURE
-from olympia_cli.ops.fsck.roots import RootChecks, RootNotes
-from olympia_cli.ops.walk import AT_ONCE, Files, NodeFacts, NodeRules, Place, TreeReader, descend
-from olympia_cli.tree.load import MAX_DEPTH
+from olympia_cli.ops.fsck.definitions import READS_AT_ONCE, Definitions, Named, Verified
+from olympia_cli.ops.fsck.findings import (
+    DATA,
+    FULL,
+    NO_DATA,
+    STRUCTURE,
+    DataChecks,
+    DataFinding,
+    TableData,
+    WithData,
+    finding,
+)
+from olympia_cli.ops.fsck.graph import Graph, Growth
+from olympia_cli.ops.fsck.roots import Chain, ChainReader, ChainRoot, RootChecks, RootNotes
+from olympia_cli.ops.fsck.versions import list_versions
+from olympia_cli.ops.walk import (
+    Files,
+    LocalTreeReader,
+    NodeRules,
+    TreeReader,
+)
 
-# Build the graph from roots downwards, and read each node once.
-#
-# All rules of a tree relate a node to its children, given the first key, the last key and the height of each subtree.
-# So leaves are reduced to these three values at once, and inner nodes as soon as their children are.
-
-NODES_AT_ONCE = 64
-"""The number of nodes per batch if definitions are read too: each node names about a hundred, which wait in memory."""
-
-NO_HEIGHT = 255
-"""The height of a node whose children all have unknown heights."""
-
-
-@dataclass(slots=True)
-class _Open:
-    """An inner node with children that are not reduced yet."""
-
-    keys: tuple[str, ...]
-    missing: int
-
-
-class Growth:
-    """A graph that grows by roots and by the files that earlier roots did not reach."""
-
-    def __init__(
-        self,
-        graph: Graph,
-        files: Files,
-        rules: NodeRules,
-        definitions: Definitions | None,
-        named: Named | None,
-        reader: TreeReader,
-    ) -> None:
-        self.graph = graph
-        self._reader = reader
-        self._files = files
-        self._rules = rules
-        self._definitions = definitions
-        self._named = named
-        self._first: list[str | None] = []
-        self._last: list[str | None] = []
-        self._height = bytearray()
-        self._open: dict[int, _Open] = {}
-        self._waiters: dict[int, list[int]] = {}
-        self._ready: list[int] = []
-
-    def add(self, roots: Iterable[tuple[str, Node | bytes]]) -> Iterator[None]:
-        """Follow roots. Yield after each batch of nodes, so that the caller can read the definitions that they name.
-
-        A root that cannot be decoded is given as its bytes, from which pointers are salvaged.
-        """
-        tops: list[Place] = []
-        for path, node in roots:
-            number, new = self._number(path, 1)
-            if new or not self._taken(number):
-                tops += self._visit(Place(path, 1), self._rules.look_at_root(path, node))
-        at_once = self._reader.at_once or (AT_ONCE if self._definitions is None else NODES_AT_ONCE)
-        for _ in descend(tops, self._look, self._visit, at_once=at_once):
-            self._settle()
-            yield
-        self._settle()
-        if not self._files.out_of_time:
-            self._break_cycles()
-
-    def _look(self, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
-        if self._files.out_of_time:
-            return
-        # a root that is also inside a tree may have been visited already
-        new_places = [place for place in places if not self._taken(self.graph.numbers[place.path])]
-        for place, facts in self._reader.nodes(self._files, self._rules, new_places):
-            self.graph.read_count += 1
-            yield place, facts
-
-    # One node
-
-    def _number(self, path: str, level: int) -> tuple[int, bool]:
-        number, new = self.graph.number(path, level)
-        if new:
-            self._first.append(None)
-            self._last.append(None)
-            self._height.append(0)
-        return number, new
-
-    def _taken(self, number: int) -> bool:
-        return bool(self._height[number]) or number in self._open or number in self.graph.unreadable
-
-    def _child(self, place: Place, below: list[Place], doubtful: bool = False) -> int:
-        number, new = self._number(*place)
-        if new:
-            below.append(place)
-            if doubtful:
-                self.graph.doubtful.add(number)
-        elif not doubtful:
-            self.graph.doubtful.discard(number)
-        return number
-
-    def _visit(self, place: Place, facts: NodeFacts) -> list[Place]:
-        """Add the facts of a node to the graph. Return its new children."""
-        graph = self.graph
-        below: list[Place] = []
-        number, _ = self._number(*place)
-        graph.marks += [Mark(number, path, flaw) for path, flaw in facts.marks]
-        graph.without_digest += not facts.verified
-        if self._definitions is not None and facts.names:
-            graph.names[number] = self._definitions.note(facts, place.level)
-        if self._named is not None:
-            self._named.note(facts)
-        if not facts.readable:
-            graph.unreadable.add(number)
-            child_places = [Place(path, place.level + 1) for path in facts.children if path is not None]
-            graph.children[number] = array("I", (self._child(child, below, doubtful=True) for child in child_places))
-            self._finished(number)
-            return below
-        graph.has[number], graph.needs[number] = (
-            graph.namespace_numbers(facts.has),
-            graph.namespace_numbers(facts.needs),
-        )
-        keys = facts.keys
-        self._first[number] = keys[0] if keys else None
-        self._last[number] = keys[-1] if keys else None
-        if facts.is_leaf:
-            self._height[number] = 1
-            self._finished(number)
-            return below
-        children = graph.children[number] = self._children(facts.children, place.level + 1, below)
-        height, unreadable = self._height, graph.unreadable
-        missing = [at for at in set(children) if at != NOWHERE and not height[at] and at not in unreadable]
-        for at in missing:
-            self._waiters.setdefault(at, []).append(number)
-        self._open[number] = _Open(keys, len(missing))
-        if not missing:
-            self._ready.append(number)
-        return below
-
-    def _children(self, paths: Sequence[str | None], level: int, below: list[Place]) -> array[int]:
-        """Return the numbers of children. Versions of a node share most children, so most are known."""
-        numbers = {} if self.graph.doubtful else self.graph.numbers
-        children = array("I")
-        for path in paths:
-            if path is None:
-                children.append(NOWHERE)
-            else:
-                number = numbers.get(path)
-                children.append(self._child(Place(path, level), below) if number is None else number)
-        return children
-
-    # Edges
-
-    def _finished(self, number: int) -> None:
-        """Mark a node as reduced. Its parents may be next."""
-        for parent in self._waiters.pop(number, ()):
-            waiting = self._open.get(parent)
-            if waiting is not None:
-                waiting.missing -= 1
-                if not waiting.missing:
-                    self._ready.append(parent)
-
-    def _settle(self) -> None:
-        while self._ready:
-            self._close(self._ready.pop())
-
-    def _close(self, number: int) -> None:
-        """Check the edges to the children of an inner node, and reduce the node. All its children are already
-        reduced.
-        """
-        closing = self._open.pop(number, None)
-        if closing is None:
-            return
-        graph, keys = self.graph, closing.keys
-        children = graph.children[number]
-        heights = [self._height[child] if child != NOWHERE else 0 for child in children]
-        usual = max(sorted(set(heights) - {0, NO_HEIGHT}), key=heights.count, default=0)
-        first, last = self._first[number], self._last[number]
-        for at, child in enumerate(children):
-            if child == NOWHERE or not heights[at]:
-                continue
-            if heights[at] not in (usual, NO_HEIGHT) and not self._rules.java:
-                more = f"{heights[at]} levels, and its siblings {usual}"
-                graph.mark(number, graph.paths[child], "F210", f"the tree below it has {more}")
-            low = keys[at - 1] if at else None
-            high = keys[at] if at < len(keys) else None
-            child_first, child_last = self._first[child], self._last[child]
-            if child_first is None or child_last is None:
-                continue
-            below = low is not None and child_first <= low
-            if below or (high is not None and child_last >= high):
-                end = child_first if below else child_last
-                culprit = graph.paths[self._holder(child, end, 0 if below else -1)]
-                graph.mark(number, culprit, "F209", "it has keys outside the range that its place in the tree gives it")
-                continue
-            if at == 0:
-                first = child_first
-            if at == len(keys):
-                last = child_last
-        self._first[number], self._last[number] = first, last
-        self._height[number] = min(usual + 1, NO_HEIGHT) if usual else NO_HEIGHT
-        if usual + 1 == MAX_DEPTH + 1:
-            graph.mark(number, graph.paths[number], "F210", f"the tree below it is deeper than {MAX_DEPTH} levels")
-        self._finished(number)
-
-    def _holder(self, number: int, key: str, side: int) -> int:
-        """Return the node with the first or last key of a subtree."""
-        ends = self._last if side else self._first
-        while self.graph.children[number]:
-            child = self.graph.children[number][side]
-            if child == NOWHERE or ends[child] != key:
-                break
-            number = child
-        return number
-
-    # Cycles
-
-    def _break_cycles(self) -> None:
-        """Cut pointers that form cycles. Inner nodes that are still open at the end wait for themselves."""
-        graph = self.graph
-        while self._open:
-            holder, node = self._pointer_back()
-            reason = f"it is below itself: {graph.paths[holder]} points back to it"
-            graph.mark(node, graph.paths[node], "F213", reason)
-            graph.mark(holder, graph.paths[node], "F213", reason)
-            graph.cut.append((holder, node))
-            children = graph.children[holder]
-            graph.children[holder] = array("I", (NOWHERE if child == node else child for child in children))
-            self._waiters[node].remove(holder)
-            self._open[holder].missing -= 1
-            if not self._open[holder].missing:
-                self._ready.append(holder)
-            self._settle()
-
-    def _pointer_back(self) -> tuple[int, int]:
-        """Return a pointer of a cycle: follow open nodes from any open node until one repeats.
-
-        The cycle is cut before the node with the first path in sorted order, so the result does not depend on the
-        start.
-        """
-        node = min(self._open)
-        way: dict[int, int] = {}
-        while node not in way:
-            way[node] = next(child for child in self.graph.children[node] if child in self._open)
-            node = way[node]
-        circle = [node]
-        while way[circle[-1]] != node:
-            circle.append(way[circle[-1]])
-        first = min(range(len(circle)), key=lambda at: self.graph.paths[circle[at]])
-        return circle[first - 1], circle[first]
-
-
-# The trees of versions, transactions and exports.
+if TYPE_CHECKING:
+    from olympia_cli.ops.fsck.holders import Holder
+    from olympia_cli.ops.fsck.listing import Listing
 
 
 class FileReader(TreeReader, Protocol):
     """A reader of nodes and of the definitions that they name."""
 
     @property
-    def roots_at_once(self) -> int | None:
-        """The number of roots whose trees are followed together; all roots if None."""
+    def takes_all_roots(self) -> bool:
+        """True if the trees of all roots are followed together, and not batch by batch."""
         ...
 
     def read_definitions(self, trees: Trees, *, last: bool) -> Iterator[WithData]:
@@ -319,26 +85,24 @@ class Trees:
         """The version of each root in the graph."""
         return {number: version for version, number in self.roots.items()}
 
-    def check_roots(self, versions: Sequence[int]) -> Iterator[ChainRoot]:
-        """Yield the roots of versions, each checked by itself and against its predecessor."""
+    def check_roots(self, versions: Sequence[int]) -> Iterator[list[ChainRoot]]:
+        """Yield the roots of versions in batches, each checked by itself and against its predecessor."""
         checks = RootChecks(self.chain_reader, self.notes, actions=self.depth >= FULL)
-        for root in self.chain_reader.roots(versions):
-            self.files.progress.advance()
-            checks.note(root)
-            yield root
+        for batch in self.chain_reader.roots(versions):
+            self.files.progress.advance(len(batch))
+            checks.note(batch)
+            yield batch
 
-    def follow(self, roots: Iterable[ChainRoot]) -> Iterator[WithData]:
-        """Follow the files that these roots reach, and earlier roots did not. A bounded number of roots is in
-        memory.
+    def follow(self, roots: Iterable[Sequence[ChainRoot]]) -> Iterator[WithData]:
+        """Follow the files that batches of roots reach, and earlier roots did not. Only if the reader takes all roots
+        at once, more than a batch is in memory.
         """
-        roots, at_once = iter(roots), self._reader.roots_at_once
-        for first in roots:
-            more = islice(roots, None if at_once is None else at_once - 1)
-            yield from self._grow(self._tops(chain([first], more)))
+        for batches in [roots] if self._reader.takes_all_roots else ([batch] for batch in roots):
+            yield from self._grow(self._tops(batches))
 
-    def _tops(self, roots: Iterator[ChainRoot]) -> Iterator[tuple[str, Node | bytes]]:
+    def _tops(self, batches: Iterable[Sequence[ChainRoot]]) -> Iterator[tuple[str, Node | bytes]]:
         checks = RootChecks(self.chain_reader, self.notes, actions=self.depth >= FULL)
-        while batch := list(islice(roots, ROOTS_AT_ONCE)):
+        for batch in batches:
             yield from checks.follow(batch)
             self.roots |= {root.version: self.graph.numbers[root.path] for root in batch}
 
@@ -353,9 +117,9 @@ class Trees:
 
     def add_holders(self, holders: Sequence[Holder]) -> None:
         """Follow the trees of transactions and exports."""
-        exhaust(self._grow((holder.path, holder.root.node) for holder in holders))
+        exhaust(self._grow((holder.pin.path, holder.root.node) for holder in holders))
         for holder in holders:
-            self.holders.setdefault(self.graph.numbers[holder.path], []).append(holder)
+            self.holders.setdefault(self.graph.numbers[holder.pin.path], []).append(holder)
 
     def add_late(self) -> None:
         """Follow versions that were committed in the meantime: apparent orphans may belong to them."""
@@ -371,3 +135,59 @@ class Trees:
 def exhaust(objects: Iterable[object]) -> None:
     for _ in objects:
         pass
+
+
+class Engine(FileReader, AbstractContextManager[object], Protocol):
+    """An engine of one check. It is used inside a `with` block, at whose end it frees what it keeps."""
+
+    def trees(self, files: Files, chain: Chain, depth: int, verified: Verified | None = None) -> Trees:
+        """Return the trees of a catalog, without any version yet."""
+        ...
+
+    def check_data(self, trees: Trees, tables: Iterator[WithData]) -> TableData:
+        """Check the data of tables while they come. All of them are taken, so their trees are complete afterwards."""
+        ...
+
+    def list_files(self, trees: Trees, saved: frozenset[str]) -> Listing:
+        """Return the files that were not reached. `saved` are the transactions with a save."""
+        ...
+
+
+class LocalEngine(LocalTreeReader, AbstractContextManager["LocalEngine"]):
+    """Read files in this process, in parallel if the store can. `data` checks the data of tables."""
+
+    takes_all_roots = False
+
+    def __init__(self, data: DataChecks | None = None) -> None:
+        self._data = data
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
+    def trees(self, files: Files, chain: Chain, depth: int, verified: Verified | None = None) -> Trees:
+        return Trees(self, files, chain, depth, verified)
+
+    def read_definitions(self, trees: Trees, *, last: bool) -> Iterator[WithData]:
+        definitions = trees.definitions
+        if definitions is not None and (last or definitions.waiting >= READS_AT_ONCE):
+            yield from definitions.read()
+
+    def check_data(self, trees: Trees, tables: Iterator[WithData]) -> TableData:
+        return check_data(self._data, trees, tables)
+
+    def list_files(self, trees: Trees, saved: frozenset[str]) -> Listing:
+        from olympia_cli.ops.fsck.listing import list_files
+
+        return list_files(trees, saved)
+
+
+def check_data(checks: DataChecks | None, trees: Trees, tables: Iterator[WithData]) -> TableData:
+    """Check the data of tables at level `data`, and take all tables at any level."""
+    data = NO_DATA
+    if trees.depth >= DATA and checks is None:
+        data = TableData((DataFinding(finding("F604", "", "this run cannot check table data")),))
+    elif trees.depth >= DATA and checks is not None:
+        data = TableData(tuple(checks.check(tables, trees.files.progress)), checks.data_files)
+    # the check of data may stop early; the other tables are still read
+    exhaust(tables)
+    return data

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 
 from olympia_cli.format.paths import FileKind, file_kind
@@ -83,22 +84,31 @@ class Verdict:
         bad.update(node for nodes in self._holders.values() for node in nodes)
         if trees.definitions is not None:
             bad.update(node for _, nodes in trees.definitions.more_bad.values() for node in nodes)
-        who = {node: [holder.who for holder in holders] for node, holders in trees.holders.items()}
+        who = {node: [holder.pin.who for holder in holders] for node, holders in trees.holders.items()}
         self._radius = Radius(self._graph, trees.versions, who, bad)
-        self._by_who = {holder.who: holder for holders in trees.holders.values() for holder in holders}
-        chain = trees.chain
-        self._objects = Objects(trees.files, self._graph, trees.keys, chain.java, chain.path)
+        self._by_who = {holder.pin.who: holder for holders in trees.holders.values() for holder in holders}
         self._versions = [version for version in sorted(trees.roots) if version not in trees.notes.unreadable]
+
+    @cached_property
+    def _objects(self) -> Objects:
+        trees = self._trees
+        return Objects(trees.files, self._graph, trees.keys, trees.chain.java, trees.chain.path)
 
     @property
     def hides_files(self) -> bool:
         """True if files cannot be read that may lead to others."""
         return bool(self._trees.notes.unreadable) or any(code in _HIDES_KEYS for code, _ in self._groups)
 
-    def findings(self, objects: bool) -> list[Finding]:
-        """Return all findings. With `objects`, read files again to name the affected objects. Each file is counted
-        once.
-        """
+    @cached_property
+    def bare_findings(self) -> list[Finding]:
+        """All findings, without the names of affected objects."""
+        return self._findings(objects=False)
+
+    def findings(self) -> list[Finding]:
+        """Return all findings. Read files again to name the affected objects, but count each file once."""
+        return self._findings(objects=True) if self.bare_findings else []
+
+    def _findings(self, objects: bool) -> list[Finding]:
         files = self._trees.files
         counted = files.bytes
         findings = [*self._examined.findings, *self._trees.notes.findings, *self._data()]
@@ -115,13 +125,16 @@ class Verdict:
         """Return the newest examined version without an error."""
         if self._trees.files.stopped:
             return None
-        hit = merge(span for finding in findings if finding.severity is Severity.ERROR for span in finding.versions)
+        spans = [span for finding in findings if finding.severity is Severity.ERROR for span in finding.versions]
         versions = self._versions if self._trees.depth else self._requested_versions
+        if not spans:
+            return versions[-1] if versions else None
+        hit = merge(spans)
         return next((version for version in reversed(versions) if not inside(version, hit)), None)
 
-    def with_hints(self, findings: Sequence[Finding]) -> list[Finding]:
-        """Return the findings sorted by importance, each with its next step."""
-        sound, oldest = self.last_sound(findings), self._trees.chain.oldest
+    def with_hints(self, findings: Sequence[Finding], sound: int | None) -> list[Finding]:
+        """Return the findings sorted by importance, each with its next step. `sound` is the last sound version."""
+        oldest = self._trees.chain.oldest
         # a commit could close a gap, and join versions that do not belong together
         gap = any(error.code == "F101" and error.versions[0][0] > oldest for error in findings)
         mend, back = SALVAGE if gap else REPAIR, "" if sound is None else f"rollback v{sound}"
@@ -195,7 +208,7 @@ class Verdict:
         message = f"{reason}; {hit.remark}" if hit.remark else reason
         hint = ""
         if who and not versions:
-            code, hint = self._by_who[who[0]].code, self._by_who[who[0]].hint
+            code, hint = self._by_who[who[0]].pin.code, self._by_who[who[0]].hint
             message = f"{', '.join(who[:3])}: {message}"
         elif who:
             message += f"; {', '.join(who[:3])} too"
@@ -246,22 +259,21 @@ class Verdict:
         catalog_id = trees.chain.reference.id if trees.chain.reference is not None else ""
         checks = VersionChecks(self._graph, trees.definitions, catalog_id)
         checks.run([trees.roots[version] for version in self._versions])
-        end = len(self._versions)
-        for count, (node, spans) in enumerate(checks.twice.all(end)):
+        for count, (node, spans) in enumerate(sorted(checks.twice.over.items())):
             path = self._graph.paths[node]
             hit = self._objects.of_node(path, (), ()) if objects and count < MOST_EXPLAINED else Hit()
             reason = "more than one pointer leads to it in one version"
             yield finding("F214", path, reason, versions=self._spans(spans), objects=hit.objects)
-        hidden = self._radius.versions(
-            node for (code, _), group in self._groups.items() if code in _HIDES_KEYS for node in group.nodes
-        )
-        names = list(self._graph.namespaces)
-        for namespace, spans in checks.homeless.all(end):
-            # the namespace may be in an unreadable part of the tree
-            versions = without(self._spans(spans), self._versions, hidden)
-            if versions:
-                yield self._homeless(namespace, names[namespace], versions)
-        yield from self._same_ids(checks, end)
+        if checks.homeless.over:
+            hiding = (group.nodes for (code, _), group in self._groups.items() if code in _HIDES_KEYS)
+            hidden = self._radius.versions(node for nodes in hiding for node in nodes)
+            names = list(self._graph.namespaces)
+            for namespace, spans in sorted(checks.homeless.over.items()):
+                # the namespace may be in an unreadable part of the tree
+                versions = without(self._spans(spans), self._versions, hidden)
+                if versions:
+                    yield self._homeless(namespace, names[namespace], versions)
+        yield from self._same_ids(sorted(checks.same_id.over.items()))
 
     def _spans(self, spans: Iterable[tuple[int, int]]) -> Ranges:
         return ranges(version for first, end in spans for version in self._versions[first:end])
@@ -280,9 +292,9 @@ class Verdict:
         code = "F908" if self._trees.chain.java else "F306"
         return finding(code, path, reason, versions=versions, objects=homeless)
 
-    def _same_ids(self, checks: VersionChecks, end: int) -> Iterator[Finding]:
+    def _same_ids(self, same: Sequence[tuple[int, list[tuple[int, int]]]]) -> Iterator[Finding]:
+        """Yield findings for ids that several objects have. `same` has the spans of positions of each id."""
         definitions = self._trees.definitions
-        same = list(checks.same_id.all(end))
         if definitions is None or not same:
             return
         ids = {id for id, _ in same[:MOST_EXPLAINED]} - {NO_ID}

@@ -3,8 +3,9 @@
 Names in `__all__` are loaded on first access, as most commands need only one view.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.ops.inspect.changes import (
@@ -38,11 +39,10 @@ if TYPE_CHECKING:
         standing_of,
         status,
     )
-    from olympia_cli.ops.inspect.key_path import Way, follow_key
     from olympia_cli.ops.inspect.node_dump import KeyTarget, NodeDump, PivotRow, compact_key, dump_node, read_target
     from olympia_cli.ops.inspect.node_target import NodeBytes, find_root
     from olympia_cli.ops.inspect.revisions import describe_revision, history
-    from olympia_cli.ops.inspect.shape import Shape, TreeNode, tree_shape
+    from olympia_cli.ops.inspect.shape import Shape, TreeNode, Way, follow_key, tree_shape
     from olympia_cli.ops.inspect.transactions import count_staged, describe_saved, list_transactions, show_transaction
 
 __all__ = [
@@ -92,13 +92,5 @@ __all__ = [
     "tree_shape",
 ]
 
-# in the order of imports: a name is looked up in the modules that need the fewest others first
-_HOMES = ("describe", "changes", "node_target", "node_dump", "key_path", "shape", "revisions", "transactions", "health")
-
-
-def __getattr__(name: str) -> Any:
-    for home in _HOMES if name in __all__ else ():
-        module = import_module(f"{__name__}.{home}")
-        if hasattr(module, name):
-            return getattr(module, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:  # mypy checks the names
+    __getattr__ = lazy(__name__)

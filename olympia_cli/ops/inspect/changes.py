@@ -21,7 +21,7 @@ from olympia_cli.format.codec import decode_commit
 from olympia_cli.format.paths import MAX_VERSION, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, CommitInfoDef, RenameDef
 from olympia_cli.names import AtTime, NamespaceName, ObjectName, parse_reference, settle
-from olympia_cli.ops.fsck.findings import describe_object_name
+from olympia_cli.ops.fsck import describe_object_name
 from olympia_cli.ops.inspect.describe import describe_definition, shown_field
 from olympia_cli.tree.diff import diff as tree_diff
 

@@ -27,8 +27,7 @@ from olympia_cli.errors import (
 from olympia_cli.format.paths import LAST_FSCK, LATEST, file_kind, root_path
 from olympia_cli.names import AtTime, Kind, parse_duration, parse_time, plural, span_text, time_text
 from olympia_cli.ops.expire import Floors, Planner, list_marks, read_policy, sum_up_marks
-from olympia_cli.ops.export.files import resume_command
-from olympia_cli.ops.export.records import unfinished_exports
+from olympia_cli.ops.export import resume_command, unfinished_exports
 from olympia_cli.ops.fsck import FsckRun, fsck_runs
 from olympia_cli.ops.inspect.transactions import saved_transactions
 from olympia_cli.ops.last_runs import LAST_EXPIRE, LAST_EXPORT, read_notes

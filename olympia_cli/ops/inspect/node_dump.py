@@ -222,7 +222,7 @@ def _check_strictly(dump: NodeDump, file: NodeBytes) -> None:
     keys, order = (None, None) if sizes is None else (KeyCodec.of(sizes, java=file.java), sizes.order)
     rules = NodeRules(keys, order, file.java, names=False)
     is_root = dump.kind == "root"
-    facts = rules.look_at_root_file(file.path, file.data)[0] if is_root else rules.look(file.path, file.data)
+    facts = rules.look_at_root_file(file.path, file.data) if is_root else rules.look(file.path, file.data)
     flaws = [flaw for path, flaw in facts.marks if path == file.path]
     if is_root and not file.java and isinstance(actions := read_actions(file.data, file.path), Flaw):
         flaws.append(actions)

@@ -28,7 +28,7 @@ from olympia_cli.errors import (
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import AtVersion, NamespaceName, ObjectName, TableName, ViewName
-from olympia_cli.ops.export.files import read_note, resume_words
+from olympia_cli.ops.export import read_note, resume_words
 from olympia_cli.ops.fsck import (
     REPAIR,
     SALVAGE,

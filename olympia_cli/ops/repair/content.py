@@ -18,10 +18,9 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.ops.fsck import Finding, LatestVersion
 from olympia_cli.ops.repair.files import ReadRoot, RepairFiles
-from olympia_cli.ops.repair.history import History, HoleContent, Value
+from olympia_cli.ops.repair.holes import History, Hole, HoleContent, Value, take_apart
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import LostCommits, lost_commits, recover
-from olympia_cli.ops.repair.tree import Hole, take_apart
 from olympia_cli.ops.walk import Flaw
 from olympia_cli.uuids import new_uuid
 

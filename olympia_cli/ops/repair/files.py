@@ -186,7 +186,7 @@ class RepairFiles:
         """
         if self._latest is not None and self._latest[0] == versions:
             return self._latest[1]
-        files = Files(self.store, lambda: False, self.progress, patience=inf if self.tolerant else 1)
+        files = Files(self.store, self.progress, patience=inf if self.tolerant else 1)
         with failures_pass():
             latest = LatestVersion(files, versions)
         for kind, path, flaw in latest.disproofs:

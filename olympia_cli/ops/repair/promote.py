@@ -50,8 +50,6 @@ from olympia_cli.errors import (
     CatalogNotFound,
     Damaged,
     InvalidLocation,
-    OlympiaError,
-    PartlyDone,
     Refused,
     Unsupported,
     VersionNotFound,
@@ -63,16 +61,14 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef, ViewDef
 from olympia_cli.names import AtVersion, ObjectName, time_text
 from olympia_cli.ops.expire import Floors, MarkPlan, Planner, Policy
-from olympia_cli.ops.export.files import ExportFiles, read_note
-from olympia_cli.ops.export.records import check_apart
-from olympia_cli.ops.export.verify import verify_export
+from olympia_cli.ops.export import ExportFiles, check_apart, read_note, verify_export
 from olympia_cli.ops.fsck import Finding, FsckRequest, Level, fsck, list_versions, of_the_past, true_oldest
 from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of, describe_change
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.lost_commits import NEAR
-from olympia_cli.ops.repair.repair import plan_hints
+from olympia_cli.ops.repair.repair import plan_hints, write_hints
 from olympia_cli.ops.repair.salvage import gather, left_definition
 from olympia_cli.ops.walk import Flaw, failures_pass
 from olympia_cli.storage.protocol import Store
@@ -481,21 +477,10 @@ def apply_promotion(plan: PromotePlan, clock: Clock, author: Author, progress: P
     versions, _ = list_versions(store)
     keep_lost_names(store, sorted(set(range(plan.first, version)).difference(versions)))
     latest = pad_versions(store, clock, version, plan.promotion.through, author)
-    _write_hints(plan, latest)
-    return latest
-
-
-def _write_hints(plan: PromotePlan, latest: int) -> None:
     definition = FormerCatalog(plan.catalog, latest, True, None)
-    _, writes, unwritten = plan_hints(plan.store, read_hints(plan.store), [plan.first, latest], definition, False)
-    for path, value in writes:
-        try:
-            plan.store.overwrite(path, str(value).encode())
-        except OlympiaError as error:
-            unwritten.append(error.message)
-    if unwritten:
-        text = f"v{plan.version} is the copy, but a hint could not be written: {'; '.join(unwritten)}"
-        raise PartlyDone(text, hint="readers work without it; remove the cause, then run it again")
+    _, writes, unwritten = plan_hints(store, read_hints(store), [plan.first, latest], definition, False)
+    write_hints(store, writes, unwritten, f"v{version} is the copy", "run it again")
+    return latest
 
 
 @dataclass(frozen=True, slots=True)

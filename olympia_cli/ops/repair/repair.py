@@ -7,7 +7,7 @@ damaged version stays in the history unchanged; the version on top of it is soun
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import islice, pairwise
@@ -38,8 +38,8 @@ from olympia_cli.ops.fsck import (
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import Content, FormerCatalog, is_same, newest_catalog, put_together
 from olympia_cli.ops.repair.files import RepairFiles
+from olympia_cli.ops.repair.holes import read_range
 from olympia_cli.ops.repair.plan import NO_COST, Aside, RepairPlan, RepairStep, name_order
-from olympia_cli.ops.repair.tree import read_range
 from olympia_cli.ops.walk import failures_pass
 from olympia_cli.storage.protocol import Store
 
@@ -207,19 +207,25 @@ def apply_repair(
         version = commit_repair(store, clock, plan.repair, author)
     else:
         check_head(store, plan.head)
-    unwritten: list[str] = []
-    for path, value in plan.hints:
-        if path == LATEST and version is not None:
-            value = version
+    done = "all else is done" if version is None else f"v{version} is the repaired version"
+    hints = ((path, version if path == LATEST and version is not None else value) for path, value in plan.hints)
+    write_hints(store, hints, [], done, "repair again")
+    return version
+
+
+def write_hints(
+    store: Store, hints: Iterable[tuple[str, int]], problems: Sequence[str], done: str, advice: str
+) -> None:
+    """Write hints, after the rest is `done`. Raise PartlyDone with the `problems`, or if one cannot be written."""
+    unwritten = list(problems)
+    for path, version in hints:
         try:
-            store.overwrite(path, str(value).encode())
+            store.overwrite(path, str(version).encode())
         except OlympiaError as error:
             unwritten.append(error.message)
     if unwritten:
-        done = "all else is done" if version is None else f"v{version} is the repaired version"
         text = f"{done}, but a hint could not be written: {'; '.join(unwritten)}"
-        raise PartlyDone(text, hint="readers work without it; remove the cause, then repair again")
-    return version
+        raise PartlyDone(text, hint=f"readers work without it; remove the cause, then {advice}")
 
 
 def existing_versions(store: Store) -> list[int]:

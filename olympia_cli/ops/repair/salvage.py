@@ -37,7 +37,7 @@ from olympia_cli.format.paths import SALVAGE_NOTE, FileKind, file_kind
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName
-from olympia_cli.ops.export.records import check_apart
+from olympia_cli.ops.export import check_apart
 from olympia_cli.ops.fsck import LatestVersion, stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import Content, missing_namespaces, newest_catalog, put_together, suspect
@@ -77,7 +77,7 @@ class _NewCatalog:
         return KeyCodec.of(sizes_of(self.catalog))
 
 
-def salvage(
+def salvage_catalog(
     store: Store, dest: Store, clock: Clock, author: Author, progress: Progress = SILENT, *, dry_run: bool = False
 ) -> SalvageReport:
     """Write a catalog of all readable objects to an empty location, and report the others. The order:

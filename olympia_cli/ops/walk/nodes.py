@@ -13,7 +13,7 @@ from olympia_cli.errors import Damaged, OlympiaError, PathMissing, PathOutside, 
 from olympia_cli.format.codec import N_KEYS, Row, decode_node, decode_root, digest
 from olympia_cli.format.definitions import CLASSES, Definition, examine
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec, kind_of_key
-from olympia_cli.format.node import Node, Sizes
+from olympia_cli.format.node import Node, Root, Sizes
 from olympia_cli.format.paths import FileKind, all_plain, check_pointer, file_kind, parse_root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.format.salvage import LOST, Cells, Salvage, salvage
@@ -257,24 +257,25 @@ class NodeRules:
         """Examine the root of a tree, given as its bytes if it cannot be decoded."""
         return self._remains(path, node, []) if isinstance(node, bytes) else self._facts(path, node, True, True, [])
 
-    def look_at_root_file(self, path: str, data: bytes) -> tuple[NodeFacts, int | None]:
-        """Examine a root file. Return its facts and its creation time. The names include the catalog's definition."""
+    def look_at_root_file(self, path: str, root: bytes | Root) -> NodeFacts:
+        """Examine a root file, decoded or not. The names include the catalog's definition."""
         try:
-            root = decode_root(data, path, self.java)
+            root = decode_root(root, path, self.java) if isinstance(root, bytes) else root
             check_pointer(root.catalog_def, path)
         except Exception as error:
             # any exception of a decoder means damage
-            return NodeFacts(path, False, marks=((path, flaw_of(error)),)), None
+            return NodeFacts(path, False, marks=((path, flaw_of(error)),))
         facts = self.look_at_root(path, root.node)
-        return replace(facts, names=((root.catalog_def, Kind.CATALOG, ""), *facts.names)), root.created_at_millis
+        return replace(facts, names=((root.catalog_def, Kind.CATALOG, ""), *facts.names))
 
     def _facts(self, path: str, node: Node, is_root: bool, verified: bool, marks: list[FlawedPath]) -> NodeFacts:
         marks += self._check_fill(node, path, is_root)
-        read = entries if node.is_leaf else entries_of_inner
+        is_leaf = not node.children
+        read = entries if is_leaf else entries_of_inner
         has, needs, names, flaws = read(self.keys, node.keys, node.values) if self.keys is not None else _NO_ENTRIES
         marks += [(path, flaw) for flaw in flaws]
         children: list[str | None] = []
-        plain = all_plain(child for child in node.children if isinstance(child, str))
+        plain = is_leaf or all_plain([child for child in node.children if isinstance(child, str)])
         for child in node.children:
             if not isinstance(child, str) or not (plain or _leads_inside(child, path, marks)):
                 children.append(None)  # the Java SDK writes NULL for some pointers
@@ -286,7 +287,7 @@ class NodeRules:
             path,
             True,
             verified,
-            node.is_leaf,
+            is_leaf,
             node.keys,
             tuple(children),
             has,
@@ -298,7 +299,7 @@ class NodeRules:
     def _check_fill(self, node: Node, path: str, is_root: bool) -> Iterable[FlawedPath]:
         if self.order is None or self.java:
             return
-        count, most, fewest = len(node.keys), max_keys(self.order), min_keys(self.order)
+        count, (fewest, most) = len(node.keys), _key_limits(self.order)
         reason = ""
         if count > most:
             reason = f"it has {plural(count, 'key')}, and a node of order {self.order} at most {most}"
@@ -321,6 +322,11 @@ class NodeRules:
         return NodeFacts(path, False, children=tuple(remains.children), names=tuple(names), marks=tuple(marks))
 
 
+@lru_cache
+def _key_limits(order: int) -> tuple[int, int]:
+    return min_keys(order), max_keys(order)
+
+
 Entries = tuple[tuple[str, ...], tuple[str, ...], tuple[DefinitionName, ...], tuple[Flaw, ...]]
 """The namespaces with a key, the namespaces that objects need, the definitions, and the flaws."""
 
@@ -334,7 +340,7 @@ def entries(codec: KeyCodec, keys: tuple[str, ...], values: tuple[str | None, ..
     names: list[DefinitionName] = []
     bad: list[str] = []
     marks: list[FlawedPath] = []
-    plain = all_plain(value for value in values if value is not None)
+    plain = all_plain([value for value in values if value is not None])
     at = 0
     for kind, namespace, count in _spans(codec, keys):
         some = zip(keys[at : at + count], values[at : at + count], strict=True)

@@ -1,27 +1,167 @@
-"""The walk from the roots down: the set of files that versions reach, and the size of a tree. Each file is read once,
-even if versions share it.
+"""The walk from the roots down: reads of files that may be damaged, the order of a walk, the files that versions reach,
+and the size of a tree.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from hashlib import blake2b
-from itertools import chain, islice
-from typing import Protocol, TypeVar
+from itertools import islice
+from typing import NamedTuple, Protocol, Self, TypeVar
 
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.format.node import Child, Node
+from olympia_cli.errors import (
+    Damaged,
+    OlympiaError,
+    PathMissing,
+    PathOutside,
+    StorageDenied,
+    StorageFailed,
+    StoreError,
+)
+from olympia_cli.format.node import Child, Node, Root
 from olympia_cli.names import Kind
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk.files import Files, Place, failures_pass
 from olympia_cli.ops.walk.nodes import Flaw, NodeFacts, NodeRules, look_at_definition
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader, check_depth
 
-# The order of a walk down a tree. The caller supplies how to read nodes and which children to follow.
-
 P = TypeVar("P")
 F = TypeVar("F")
+
+# Reads of files that may be damaged: failures are values, and there may be a time limit.
+
+FAILURES_IN_A_ROW = 20
+"""After this many failed reads in a row the store is assumed to fail, not the files."""
+
+
+class Place(NamedTuple):
+    """The path of a file, and its level in the tree: the root has level 1, a definition the level of its node."""
+
+    path: str
+    level: int
+
+
+def batches(items: Iterable[F], size: int) -> Iterator[list[F]]:
+    """Divide items into lists of at most this size, while they come."""
+    items = iter(items)
+    while batch := list(islice(items, size)):
+        yield batch
+
+
+class StoreFailure(Exception):
+    """A failure of the store itself. Code that catches errors as damage does not catch it."""
+
+    def __init__(self, error: OlympiaError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+@contextmanager
+def failures_pass() -> Iterator[None]:
+    """Raise the store's own error in place of StoreFailure."""
+    try:
+        yield
+    except StoreFailure as failure:
+        raise failure.error from None
+
+
+class Files:
+    """Read files, and count their bytes. A failed read of a single file is a value, not an exception.
+
+    Raise StoreFailure after `patience` failures in a row, and at once without permission to read: such a file may be
+    sound.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        progress: Progress = SILENT,
+        patience: float = FAILURES_IN_A_ROW,
+        out_of_time: Callable[[], bool] | None = None,
+    ) -> None:
+        self.store = store
+        self.progress = progress
+        self.bytes = 0
+        self.stopped = False
+        self._out_of_time = out_of_time
+        self._patience = patience
+        self._failures = 0
+
+    @property
+    def out_of_time(self) -> bool:
+        """Return whether to stop. Once true, it stays true, and the result is incomplete."""
+        if not self.stopped and self._out_of_time is not None:
+            self.stopped = self._out_of_time()
+        return self.stopped
+
+    def read(self, path: str) -> bytes | StoreError:
+        return next(iter(self.read_many([path])))[1]
+
+    def read_many(self, paths: Iterable[str]) -> Iterator[tuple[str, bytes | StoreError]]:
+        """Yield the files in order. They are read in parallel if the store can."""
+        all_paths = list(paths)
+        count = 0
+        try:
+            for path, data in self.store.read_many(all_paths):
+                count += 1
+                yield path, self._counted(data)
+        except OlympiaError as error:
+            if count >= len(all_paths):
+                raise
+            # a path that the store refuses must not hide the files after it
+            yield all_paths[count], self._counted(_as_value(error))
+            for path in all_paths[count + 1 :]:
+                yield path, self._counted(self._read_alone(path))
+
+    def nodes(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
+        for place, (_, data) in zip(places, self.read_many(place.path for place in places), strict=True):
+            yield place, data
+
+    def definitions(self, places: Sequence[Place]) -> Iterator[tuple[Place, bytes | StoreError]]:
+        return self.nodes(places)
+
+    def looked_at(self, place: Place, data: bytes | StoreError, flaw: Flaw | None, *, is_node: bool) -> None:
+        """Called for each examined file, with its flaw if it has one."""
+
+    def tally(self, place: Place, files: int, size: int, *, is_node: bool, names: int | None = None) -> None:
+        """Count files that another process has read: below a place, or on its level if the path is empty. `names` is
+        the fingerprint of their names and sizes (FileCount.names).
+        """
+        self.bytes += size
+
+    def close(self, complete: bool = True) -> None:
+        """End the run, as `complete` or aborted. Later reads are not recorded."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.close(complete=error is None)
+
+    def _read_alone(self, path: str) -> bytes | StoreError:
+        try:
+            return self.store.read(path)
+        except OlympiaError as error:
+            return _as_value(error)
+
+    def _counted(self, data: bytes | StoreError) -> bytes | StoreError:
+        if isinstance(data, bytes):
+            self.bytes += len(data)
+        failed = isinstance(data, Exception) and not isinstance(data, PathMissing | PathOutside | Damaged)
+        self._failures = self._failures + 1 if failed else 0
+        if self._failures >= self._patience or isinstance(data, StorageDenied):
+            assert isinstance(data, OlympiaError)
+            raise StoreFailure(data)
+        return data
+
+
+def _as_value(error: OlympiaError) -> StoreError:
+    return error if isinstance(error, StoreError) else StorageFailed(error.message)
+
+
+# The order of a walk down a tree. The caller supplies how to read nodes and which children to follow.
 
 AT_ONCE = 1024
 """The number of places to read together, so that the store can read them in parallel."""
@@ -88,7 +228,8 @@ HERE = LocalTreeReader()
 # In memory it keeps one short digest per path: about 100 MB for a million files.
 
 ROOTS_AT_ONCE = 64
-DEFINITIONS_AT_ONCE = 8192
+DEFINITIONS_AT_ONCE, DEFINITIONS_AT_HAND = 8192, 16
+"""The number of definitions that are read together, and of those whose content is in memory."""
 PATH_DIGEST_BYTES = 16
 
 
@@ -103,8 +244,8 @@ class Reach:
     With `definitions`, definitions are read too, else only their paths are noted. `mapper` examines the nodes.
     """
 
-    roots_at_once: int | None = ROOTS_AT_ONCE
-    """The number of roots whose trees are followed together; all roots if None."""
+    takes_all_roots = False
+    """True if the trees of all roots are followed together, and not batch by batch."""
 
     definitions_at_once: float = DEFINITIONS_AT_ONCE
 
@@ -119,7 +260,7 @@ class Reach:
     ) -> None:
         self.progress = progress
         # with a patience of 1 a failure of the store is raised, and not taken for damage
-        self._files = Files(store, lambda: False, progress, patience=1)
+        self._files = Files(store, progress, patience=1)
         self._rules = rules
         self._definitions = definitions
         self._mapper = mapper
@@ -134,17 +275,16 @@ class Reach:
     def has(self, digest: bytes) -> bool:
         return digest in self._kinds
 
-    def add(self, roots: Iterable[tuple[str, bytes]]) -> None:
-        """Follow roots, given as path and bytes, to all files that earlier roots did not reach."""
+    def add(self, roots: Iterable[tuple[str, bytes | Root]]) -> None:
+        """Follow roots, decoded or not, to all files that earlier roots did not reach."""
         for _ in self.each(roots):
             pass
 
-    def each(self, roots: Iterable[tuple[str, bytes]]) -> Iterator[list[str]]:
+    def each(self, roots: Iterable[tuple[str, bytes | Root]]) -> Iterator[list[str]]:
         """Like `add`, and yield the new paths in portions. A path comes after the paths that lead to it."""
-        roots = iter(roots)
-        for first in roots:
-            batch = chain([first], islice(roots, None if self.roots_at_once is None else self.roots_at_once - 1))
-            tops = [child for path, data in batch for child in self._visit_root(path, data)]
+        all_batches = batches(roots, ROOTS_AT_ONCE)
+        for together in [all_batches] if self.takes_all_roots else ([batch] for batch in all_batches):
+            tops = [child for batch in together for child in self._visit_roots(batch)]
             with failures_pass():
                 for _ in descend(tops, self._look, self._visit, at_once=self._mapper.at_once or AT_ONCE):
                     yield self._portion()
@@ -156,10 +296,13 @@ class Reach:
         portion, self._new = self._new, []
         return portion
 
-    def _visit_root(self, path: str, data: bytes) -> list[Place]:
-        self._is_new(path)
-        self._files.progress.advance()
-        return self._visit(Place(path, 1), self._rules.look_at_root_file(path, data)[0])
+    def _visit_roots(self, batch: Sequence[tuple[str, bytes | Root]]) -> list[Place]:
+        self._files.progress.advance(len(batch))
+        tops: list[Place] = []
+        for path, root in batch:
+            self._is_new(path)
+            tops += self._visit(Place(path, 1), self._rules.look_at_root_file(path, root))
+        return tops
 
     def _look(self, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
         return self._mapper.nodes(self._files, self._rules, places)
@@ -188,12 +331,13 @@ class Reach:
 
     def _read_definitions(self) -> None:
         waiting, self._waiting = self._waiting, []
-        contents = self._files.definitions([place for place, _ in waiting])
-        for (place, kind), (_, data) in zip(waiting, contents, strict=True):
-            definition = look_at_definition(kind, data, place.path)
-            if isinstance(definition, Flaw):
-                raise definition.error(place.path)
-            self._files.progress.advance()
+        contents = zip(waiting, self._files.definitions([place for place, _ in waiting]), strict=True)
+        for batch in batches(contents, DEFINITIONS_AT_HAND):
+            for (place, kind), (_, data) in batch:
+                definition = look_at_definition(kind, data, place.path)
+                if isinstance(definition, Flaw):
+                    raise definition.error(place.path)
+            self._files.progress.advance(len(batch))
 
 
 # The size of a tree: count its nodes, and estimate its objects with one read per level.

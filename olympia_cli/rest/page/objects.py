@@ -11,8 +11,7 @@ from starlette.responses import Response
 
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import OlympiaError
-from olympia_cli.iceberg.locations import ANYWHERE
-from olympia_cli.iceberg.manifests import files_of
+from olympia_cli.iceberg import ANYWHERE, files_of
 from olympia_cli.masking import masked
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, plural
 from olympia_cli.ops.inspect import describe_object, history, log

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from olympia_cli.ops.export.files import CopyFiles, ExportFiles, Scope
+from olympia_cli.ops.export import CopyFiles, ExportFiles, Scope
 from olympia_cli.ops.fsck import Engine
 from olympia_cli.ops.walk import Files
 from olympia_cli.spark.engine import SparkEngine

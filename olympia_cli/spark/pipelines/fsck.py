@@ -58,7 +58,7 @@ class SparkFsck(AbstractContextManager["SparkFsck"]):
     """The engine of a check in which Spark's executors read the files of large steps. Small steps run on the driver."""
 
     # all trees at once: their levels together are large enough for jobs
-    roots_at_once: int | None = None
+    takes_all_roots = True
 
     def __init__(self, engine: SparkEngine, open_files: OpenFiles | None = None, what: str = "fsck") -> None:
         """`open_files` opens the files in tasks, if they are not the catalog's."""

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from olympia_cli.iceberg import TableFiles
 from olympia_cli.iceberg.data_checks import (
     EACH,
     NO_METADATA,
@@ -38,7 +39,6 @@ from olympia_cli.iceberg.data_checks import (
     look_into,
     store_of,
 )
-from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName, as_found
 from olympia_cli.ops.fsck import DataFinding
 from olympia_cli.ops.progress import SILENT, Progress

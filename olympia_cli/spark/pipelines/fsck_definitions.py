@@ -327,7 +327,7 @@ def list_unreached(
 @told
 def _read_manifests(catalog: CatalogPlace, record_batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for row in rows_of(record_batches):
-        files = Files(catalog.store, lambda: False)
+        files = Files(catalog.store)
         named = resting_files(files, row["path"])
         unread = text(named) if isinstance(named, str) else None
         yield from batches([{"path": row["path"], "problem": unread, "read": files.bytes}], _KNOWN)

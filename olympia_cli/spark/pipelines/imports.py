@@ -15,10 +15,8 @@ from functools import partial
 import pyarrow as pa
 
 from olympia_cli.errors import ExecutorUnprepared
-from olympia_cli.importers.deltacat.metadata import TableVersion
-from olympia_cli.importers.deltacat.rewrite import Metadata, Outcome, Piece, Rewriting, Unseen
-from olympia_cli.importers.footers import LocalFooters, open_io
-from olympia_cli.importers.parquet import Footer, ParquetFile
+from olympia_cli.importers import Footer, LocalFooters, ParquetFile, open_io
+from olympia_cli.importers.deltacat import Metadata, Outcome, Piece, Rewriting, TableVersion, Unseen
 from olympia_cli.ops.executor import divide
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained, told

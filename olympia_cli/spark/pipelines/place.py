@@ -9,13 +9,13 @@ from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.format.paths import FileKind
-from olympia_cli.iceberg.files import TableFiles
+from olympia_cli.iceberg import TableFiles
 from olympia_cli.ops.walk import Files
 from olympia_cli.spark.failures import told
-from olympia_cli.spark.files import COLUMNS, FilePart, plan_files, read_files
 from olympia_cli.spark.options import STORAGE, Conditions
 from olympia_cli.spark.pins import batches, ddl, proven_store, store_at
 from olympia_cli.spark.proof import Leaving, Proof, leaving
+from olympia_cli.spark.rows import FILE_COLUMNS, FilePart, plan_files, read_files
 from olympia_cli.storage.protocol import Store
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class CatalogPlace:
 
     def files(self) -> Files:
         """Open the catalog's files for a task."""
-        return Files(self.store, lambda: False)
+        return Files(self.store)
 
     def table_files(self) -> TableFiles:
         """Open the files of the catalog's tables, wherever they are. The caller closes the result."""
@@ -73,7 +73,7 @@ class CatalogPlace:
         conditions = Conditions({} if kind is None else {"kind": kind.value})
         parts = tuple(plan_files(self.uri, conditions, partitions, cores_of(spark)))
         numbers = spark.range(0, len(parts), 1, len(parts))
-        return numbers.mapInArrow(partial(_list, self, parts, conditions), ddl(COLUMNS))
+        return numbers.mapInArrow(partial(_list, self, parts, conditions), ddl(FILE_COLUMNS))
 
 
 @told
@@ -83,7 +83,7 @@ def _list(
     own = place.proof.path if isinstance(place.proof, Proof) else None
     for row in rows_of(numbers):
         files = read_files(place.store, parts[row["id"]], conditions)
-        yield from batches((file for file in files if file["path"] != own), COLUMNS)
+        yield from batches((file for file in files if file["path"] != own), FILE_COLUMNS)
 
 
 def pieces(record_batches: Iterable[RecordBatch], most: int) -> Iterator[RecordBatch]:

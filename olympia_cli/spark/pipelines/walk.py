@@ -24,7 +24,7 @@ from olympia_cli.errors import ExecutorUnprepared, PathMissing, StoreError
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
 from olympia_cli.names import Kind
 from olympia_cli.ops.executor import divide
-from olympia_cli.ops.export.files import name_number
+from olympia_cli.ops.export import name_number
 from olympia_cli.ops.walk import HERE, DefinitionName, Files, Flaw, NodeFacts, NodeRules, Place, look_at_definition
 from olympia_cli.spark.failures import failures
 from olympia_cli.spark.pins import arrow_schema, ddl, text

@@ -144,7 +144,7 @@ def may_need(place: Place, version: int) -> set[str]:
     """The nodes and definitions that a version leads to, as far as anything can be read, and that are there."""
     rules = NodeRules.of(place.catalog.snapshot())
     there, needed = trees(place), set()
-    facts, _ = rules.look_at_root_file(root_path(version), place.store.read(root_path(version)))
+    facts = rules.look_at_root_file(root_path(version), place.store.read(root_path(version)))
     waiting = [facts]
     while waiting:
         facts = waiting.pop()

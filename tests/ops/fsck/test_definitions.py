@@ -19,7 +19,7 @@ TABLE, OTHER, VIEW = "def/table/a", "def/table/b", "def/view/c"
 
 
 def new_definitions():
-    return Definitions(Files(MemoryStore(), lambda: False), None, None, data=False)
+    return Definitions(Files(MemoryStore()), None, None, data=False)
 
 
 def node(*names, readable=True, children=()):

@@ -42,7 +42,7 @@ def cut(store: MemoryStore, version: int) -> str:
 
 def latest(store: MemoryStore) -> LatestVersion:
     versions, _ = list_versions(store)
-    return LatestVersion(Files(store, lambda: False), versions)
+    return LatestVersion(Files(store), versions)
 
 
 def full(store: MemoryStore) -> Report:

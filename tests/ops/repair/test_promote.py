@@ -39,7 +39,7 @@ from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.inspect import log_between
 from olympia_cli.ops.repair.promote import PromotePlan, apply_promotion, open_copy, plan_forget, plan_promotion
 from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import ALL, Between, FileInfo, Store
@@ -116,7 +116,7 @@ def files_of(store: Store) -> dict[str, bytes]:
 
 def salvaged(store: Store, name: str = "copy") -> MemoryStore:
     copy = MemoryStore(name)
-    salvage(store, copy, clock(), AUTHOR)
+    salvage_catalog(store, copy, clock(), AUTHOR)
     return copy
 
 
@@ -815,7 +815,7 @@ def test_names_of_lost_versions_are_no_content():
     changed = set(leaves_of(store, LAST)) - set(leaves_of(store, GAP[0] - 1))
     for place in (former, store):
         place.delete_many([*changed, root_path(8)])
-    before, after = (salvage(place, MemoryStore("dest"), clock(), AUTHOR) for place in (former, store))
+    before, after = (salvage_catalog(place, MemoryStore("dest"), clock(), AUTHOR) for place in (former, store))
     assert after.lost_ranges == before.lost_ranges
     assert {lost.as_of for lost in after.lost_ranges} == {GAP[0] - 1}, "what the lost versions changed is not known"
 

@@ -14,7 +14,7 @@ from olympia_cli.names import ObjectName, TableName
 from olympia_cli.ops.inspect import log_between
 from olympia_cli.ops.repair.plan import SalvageReport, describe_salvage
 from olympia_cli.ops.repair.repair import plan_repair
-from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
@@ -68,7 +68,7 @@ def held(sample: Sample, version: int | None = None) -> Objects:
 def save(store: Store, dest: Store) -> SalvageReport:
     """Salvage, and see that the source was only read and that the result is a sound catalog of its own."""
     before = files_of(store)
-    report = salvage(store, dest, CLOCK, AUTHOR)
+    report = salvage_catalog(store, dest, CLOCK, AUTHOR)
     assert files_of(store) == before
     assert report.objects == len(contents(dest)) == sum(report.origins.values()) + _made_anew(report)
     assert plan_repair(dest).nothing_to_do
@@ -241,7 +241,7 @@ def test_a_salvage_names_objects_lost_for_good(dest):
 def test_only_into_an_empty_place(sample, dest, there):
     dest.create(there, b"something")
     with pytest.raises(LocationNotEmpty):
-        salvage(sample.store(), dest, CLOCK, AUTHOR)
+        salvage_catalog(sample.store(), dest, CLOCK, AUTHOR)
     assert files_of(dest) == {there: b"something"}
 
 
@@ -252,21 +252,21 @@ def test_not_into_the_catalog_itself(sample, tmp_path):
     (tmp_path / "link").symlink_to("c/inner")
     for place in (tmp_path / "c", tmp_path / "c" / "rescued", tmp_path / "link" / "rescued"):
         with pytest.raises(InvalidLocation):
-            salvage(store, LocalStore(place), CLOCK, AUTHOR)
+            salvage_catalog(store, LocalStore(place), CLOCK, AUTHOR)
     with pytest.raises(InvalidLocation):
-        salvage(sample.store(), sample.store(), CLOCK, AUTHOR)
-    assert salvage(store, LocalStore(tmp_path / "cc", durable=False), CLOCK, AUTHOR).complete
+        salvage_catalog(sample.store(), sample.store(), CLOCK, AUTHOR)
+    assert salvage_catalog(store, LocalStore(tmp_path / "cc", durable=False), CLOCK, AUTHOR).complete
 
 
 def test_a_dry_run_writes_nothing(sample, dest):
-    report = salvage(sample.store(), dest, CLOCK, AUTHOR, dry_run=True)
+    report = salvage_catalog(sample.store(), dest, CLOCK, AUTHOR, dry_run=True)
     assert report.objects == len(held(sample))
     assert files_of(dest) == {}
 
 
 def test_a_salvage_without_a_catalog_is_refused(dest):
     with pytest.raises(CatalogNotFound):
-        salvage(MemoryStore("nothing"), dest, CLOCK, AUTHOR)
+        salvage_catalog(MemoryStore("nothing"), dest, CLOCK, AUTHOR)
     assert files_of(dest) == {}
 
 
@@ -275,19 +275,19 @@ def test_a_power_cut_at_any_write(sample, tmp_path):
     damage.spoil(store, sample.tree().leaves[0], "truncated")
     before = held(sample)
     counting = CountingStore(MemoryStore())
-    salvage(store, counting, CLOCK, AUTHOR)
+    salvage_catalog(store, counting, CLOCK, AUTHOR)
     writes = counting.writes
     assert writes > 40
     for number in range(writes):
         dest = LocalStore(tmp_path / "dest", durable=False) if number == 20 else MemoryStore()
         with pytest.raises(PowerCut):
-            salvage(store, CuttingStore(dest, number), CLOCK, AUTHOR)
+            salvage_catalog(store, CuttingStore(dest, number), CLOCK, AUTHOR)
         if dest.exists(root_path(0)):
             assert contents(dest) == before
             continue
         with pytest.raises(CatalogNotFound):
             Catalog.open(dest)
-        salvage(store, dest, CLOCK, AUTHOR)
+        salvage_catalog(store, dest, CLOCK, AUTHOR)
         assert contents(dest) == before
 
 
@@ -305,7 +305,7 @@ def test_a_disk_that_does_not_give_a_file(sample, dest):
             for one, data in self.inner.read_many(paths):
                 yield one, StorageFailed("input/output error") if one == path else data
 
-    report = salvage(Rotten(sample.store()), dest, CLOCK, AUTHOR)
+    report = salvage_catalog(Rotten(sample.store()), dest, CLOCK, AUTHOR)
     assert contents(dest) == held(sample)
     assert dict(report.unreadable) == {path: "input/output error"}
 

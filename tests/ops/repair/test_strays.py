@@ -12,7 +12,7 @@ from olympia_cli.names import Kind
 from olympia_cli.ops.expire import Floors, Planner, expire_once, read_policy
 from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
-from olympia_cli.ops.repair.salvage import salvage
+from olympia_cli.ops.repair.salvage import salvage_catalog
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
 from tests.helpers.check import check_catalog
@@ -124,7 +124,7 @@ def test_commits_before_a_stray_root_survive_salvage_and_repair(store):
     stray(store, 12)
     assert commit(store, "n9") == 9
     dest = MemoryStore("dest")
-    report = salvage(store, dest, CLOCK, AUTHOR)
+    report = salvage_catalog(store, dest, CLOCK, AUTHOR)
     assert report.from_version == 9
     assert any("version 12" in note and "left out" in note for note in report.notes)
     assert names(dest) == numbered(9)

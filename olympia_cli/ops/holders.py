@@ -1,4 +1,7 @@
-"""Users of files besides the kept versions: live distributed transactions, and exports that share files."""
+"""Users of files besides the kept versions: live distributed transactions, and exports that share files.
+
+An expire keeps their files, and stops if it cannot know these. fsck reports the damage of their files.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,63 @@ from olympia_cli.uuids import new_uuid
 
 @dataclass(frozen=True, slots=True)
 class PinnedRoot:
-    """A copy of a root that a transaction or an export needs with all files below it, and the advice if they are
-    damaged.
-    """
+    """A copy of a root that a transaction or an export needs with all files below it."""
 
     path: str
+    named_in: str
+    """The file that names it."""
     who: str
-    hint: str
-    command: tuple[str, ...]
     code: str
     """fsck's code for damage of these files."""
+    advice: str
+    command: tuple[str, ...]
+    """The command that ends the transaction or the export."""
 
     def needs(self, error: Damaged) -> Damaged:
         """Return the error for a damaged file that this root needs."""
         reason = f"{error.reason}; {self.who} needs it"
-        return Damaged(self.code, error.path, reason, hint=self.hint, command=self.command)
+        return Damaged(self.code, error.path, reason, hint=self.advice, command=self.command)
+
+    def checked(self) -> PinnedRoot:
+        """Raise Damaged if its path is outside the catalog."""
+        try:
+            check_pointer(self.path, self.named_in)
+        except Damaged as error:
+            raise self.needs(error) from None
+        return self
+
+
+def pin_of_transaction(saved: Saved) -> PinnedRoot:
+    """Return the root that a running distributed transaction needs."""
+    path, who = saved.definition.running_root_node_file_path, f"the transaction {saved.id}"
+    advice = "if it can no longer be committed, abort it"
+    return PinnedRoot(path, saved.path, who, "F502", advice, abort_words(saved.id))
+
+
+def abort_words(id: str) -> tuple[str, ...]:
+    return "txn", "abort", id
+
+
+def pin_of_export(export: ExportRecord, named_in: str) -> PinnedRoot | None:
+    """Return the root that an export pins. None if it pins none."""
+    if export.pin is None:
+        return None
+    who = f"the export {export.name}"
+    return PinnedRoot(export.pin, named_in, who, "F503", "drop it if it is unused", drop_words(export.name))
+
+
+def drop_words(name: str) -> tuple[str, ...]:
+    return command_words("export", "drop", names=[name])
+
+
+# The holders of a sound catalog, for an expire.
 
 
 class Holders:
-    """The live transactions and sharing exports of a version. `existing` holds versions that certainly exist."""
+    """The live transactions and sharing exports of a version. `existing` holds versions that certainly exist.
+
+    Raise Damaged if one of them is damaged: the files that it needs are unknown then.
+    """
 
     def __init__(self, head: Snapshot, now_millis: int, existing: Container[int] = ()) -> None:
         self._head = head
@@ -47,7 +88,7 @@ class Holders:
         alive = list(self._live_transactions())
         self._open = [saved for saved in alive if saved.is_running]
         # keep the last save of an aborted transaction: it stops a process that still has an older save
-        self.live_ids = {saved.id for saved in alive}
+        self.live_ids = frozenset(saved.id for saved in alive)
         self._exports = list(self._sharing_exports())
 
     @property
@@ -64,16 +105,13 @@ class Holders:
 
     def pins(self) -> Iterator[PinnedRoot]:
         for saved in self._open:
-            hint, words = "if it can no longer be committed, abort it", ("txn", "abort", saved.id)
+            pin = pin_of_transaction(saved)
             if self._now <= saved.ends_at_millis and (reason := saved.lost_beginning(self._head.store, self._existing)):
-                raise Damaged("F502", saved.path, reason, hint=hint, command=words)
-            path = saved.definition.running_root_node_file_path
-            yield _pinned(saved.path, PinnedRoot(path, f"the transaction {saved.id}", hint, words, "F502"))
+                raise Damaged(pin.code, saved.path, reason, hint=pin.advice, command=pin.command)
+            yield pin.checked()
         for export in self._exports:
-            if export.pin is not None:
-                drop = command_words("export", "drop", names=[export.name])
-                pin = PinnedRoot(export.pin, f"the export {export.name!a}", "drop it if it is unused", drop, "F503")
-                yield _pinned(self._head.file.path, pin)
+            if (export_pin := pin_of_export(export, self._head.file.path)) is not None:
+                yield export_pin.checked()
 
     def _live_transactions(self) -> Iterator[Saved]:
         """Yield the distributed transactions within their lifetime, whatever their state."""
@@ -92,25 +130,16 @@ class Holders:
                     self._head.file.path,
                     f"the record of the export {name!a} {export}, so the files that it needs are unknown",
                     hint="drop it",
-                    command=command_words("export", "drop", names=[name]),
+                    command=drop_words(name),
                 )
             if export.shares_files and not export.expired(self._now - HALF_AN_HOUR_MILLIS):
                 yield export
 
 
-def live_transactions(catalog: Catalog) -> set[str]:
+def live_transactions(catalog: Catalog) -> frozenset[str]:
     """Return the ids of the distributed transactions that are within their lifetime now."""
     store_now = store_now_millis(catalog.store)
     return Holders(catalog.snapshot(), min(catalog.clock.now_millis(), store_now)).live_ids
-
-
-def _pinned(holder: str, pin: PinnedRoot) -> PinnedRoot:
-    """Return the pin that the file `holder` names. Raise Damaged if its path is outside the catalog."""
-    try:
-        check_pointer(pin.path, holder)
-    except Damaged as error:
-        raise pin.needs(error) from None
-    return pin
 
 
 def store_now_millis(store: Store) -> int:
