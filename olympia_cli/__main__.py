@@ -14,7 +14,7 @@ def main() -> int:
     Garbage collection is made rare, and skipped at exit: nearly every object lives as long as the process.
     """
     gc.set_threshold(_MADE_AT_ONCE)
-    # pyarrow imports numpy if present, which is a third of the start-up time; see `lazy.NEED_NUMPY`
+    # pyarrow imports numpy if present, which is a third of the start-up time; see `cli/app.NEED_NUMPY`
     sys.modules.setdefault("numpy", None)  # type: ignore[arg-type]
     from olympia_cli.cli.app import main as run
 

@@ -22,7 +22,7 @@ def generate() -> dict[str, str]:
     """Return the files as they should be: path to content."""
     from olympia_cli.cli.app import COMMANDS
     from olympia_cli.cli.commands.completion import SCRIPTS
-    from olympia_cli.cli.man_pages import command_page, file_name, program_page
+    from olympia_cli.cli.commands.man import command_page, file_name, program_page
 
     files = {f"completions/{COMPLETIONS[shell]}": script for shell, script in SCRIPTS.items()}
     files[f"man/{file_name()}"] = program_page()
@@ -34,7 +34,7 @@ def generate() -> dict[str, str]:
 
 def json_page() -> str:
     """Return the reference of commands' output with --json."""
-    from olympia_cli.cli.shapes import ON_STDERR, SHAPES, parts
+    from olympia_cli.cli.commands.schema import ON_STDERR, SHAPES, parts
 
     lines = [
         "# JSON",
@@ -61,7 +61,7 @@ def json_page() -> str:
 
 def json_shapes() -> str:
     """Return the record of all shapes ever promised: existing lines stay, new ones are added."""
-    from olympia_cli.cli.shapes import ON_STDERR, SHAPES, parts
+    from olympia_cli.cli.commands.schema import ON_STDERR, SHAPES, parts
 
     names = {name for names in (*SHAPES.values(), tuple(ON_STDERR.values())) for name in names}
     record = TOP / JSON_SHAPES

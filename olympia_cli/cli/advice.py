@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from olympia_cli.cli.session import Session
 from olympia_cli.errors import Damaged, NamespaceNotFound, ObjectNotFound, OlympiaError, ViewNotFound, command_words
+from olympia_cli.format.paths import parse_root_path
+from olympia_cli.names import NamespaceName, TableName, ViewName, nearest
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
-    from olympia_cli.cli.session import Session
     from olympia_cli.names import ObjectName
 
 MOST = 5000
@@ -28,8 +30,6 @@ SEVERAL = ("diff", "log", "revert", "table history")
 
 def complete(error: OlympiaError, ctx: typer.Context) -> None:
     """Turn the error's advice into a command that can be pasted."""
-    from olympia_cli.cli.session import Session
-
     session = Session(ctx)
     # a command for another catalog names its location itself
     error.program = session.program_elsewhere if error.command[:1] == ("-c",) else session.program
@@ -53,7 +53,6 @@ def complete(error: OlympiaError, ctx: typer.Context) -> None:
 def _point_to(error: Damaged, ctx: typer.Context, session: Session) -> None:
     """Point the advised fsck at the damage: at an older version, or at all versions. Acknowledged damage needs none."""
     from olympia_cli.catalog.retained import read_acknowledged
-    from olympia_cli.format.paths import parse_root_path
 
     latest = session.snapshot()
     version, several = parse_root_path(error.path), session.name in SEVERAL
@@ -76,8 +75,6 @@ def _point_to(error: Damaged, ctx: typer.Context, session: Session) -> None:
 
 def _say_how_to_create(error: NamespaceNotFound, latest: Snapshot, txn: str | None) -> None:
     """Advise the command that creates the namespace, or a namespace with a similar name."""
-    from olympia_cli.names import NamespaceName
-
     namespace, _ = error.missing
     within = ["--txn", txn] if txn is not None else []
     if not within and latest.find(NamespaceName(namespace)) is not None:
@@ -90,8 +87,6 @@ def _say_how_to_create(error: NamespaceNotFound, latest: Snapshot, txn: str | No
 
 
 def _say_what_is_there(error: ObjectNotFound, snapshot: Snapshot, at: list[str]) -> None:
-    from olympia_cli.names import NamespaceName, TableName, ViewName
-
     namespace, name = error.missing
     word, cls, other = (
         ("view", ViewName, TableName) if isinstance(error, ViewNotFound) else ("table", TableName, ViewName)
@@ -113,8 +108,6 @@ def _say_what_is_there(error: ObjectNotFound, snapshot: Snapshot, at: list[str])
 
 
 def _meant(name: str, existing: Iterable[ObjectName]) -> ObjectName | None:
-    from olympia_cli.names import nearest
-
     names = {candidate.name or candidate.namespace: candidate for candidate in islice(existing, MOST)}
     match = nearest(name, names)
     return None if match is None else names[match]

@@ -1,4 +1,4 @@
-"""The program `olympia`: the table of its commands.
+"""The program `olympia`: the table of its commands, and the options that every command has.
 
 A command's module is imported when the command runs, not before, so that help, completion and errors of usage cost
 little more than Python's start.
@@ -10,14 +10,18 @@ import contextlib
 import os
 import sys
 from collections.abc import Callable, Sequence
+from functools import cache, wraps
 from importlib import import_module
+from keyword import iskeyword
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
 
 from olympia_cli import __version__
-from olympia_cli.cli.boundary import INTERRUPTED, guarded, run
+from olympia_cli.cli.boundary import INTERRUPTED, PipeClosed, run
+from olympia_cli.cli.options import LogFormat, Output
+from olympia_cli.errors import OlympiaError
 
 # Commands that are imported when they run. Their names and lines of help come from the table in `app.py`.
 
@@ -47,8 +51,6 @@ class LazyCommand(TyperCommand):
 
     def load(self) -> TyperCommand:
         """Import the real command, with the options that every command has."""
-        from olympia_cli.cli.options import shared_params
-
         if self.path in NEED_NUMPY and sys.modules.get("numpy", self) is None:
             del sys.modules["numpy"]
         run, examples = function_and_examples(self.path)
@@ -66,12 +68,10 @@ class Group(TyperGroup):
 
     def __init__(self, **attrs: Any) -> None:
         super().__init__(**attrs)
-        from olympia_cli.cli.options import shared_params
 
         self.params.extend(shared_params())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-
         return self.commands.get(cmd_name) or self.commands.get(ALIASES.get(cmd_name, ""))
 
 
@@ -79,7 +79,6 @@ class Root(Group):
     """The program, with the groups and commands of the table."""
 
     def __init__(self, **attrs: Any) -> None:
-
         attrs["commands"] = commands(COMMANDS, GROUPS)
         super().__init__(**attrs)
 
@@ -98,6 +97,24 @@ class Root(Group):
         if standalone_mode:
             sys.exit(code)
         return code
+
+
+def guarded(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a command: a closed pipe ends the program quietly (typer makes it exit code 1), and advice is completed."""
+
+    @wraps(command)
+    def run(ctx: typer.Context, **kwargs: Any) -> Any:
+        try:
+            return command(ctx, **kwargs)
+        except BrokenPipeError:
+            raise PipeClosed from None
+        except OlympiaError as error:
+            from olympia_cli.cli.advice import complete
+
+            complete(error, ctx)
+            raise
+
+    return run
 
 
 def commands(table: dict[str, str], groups: dict[str, str]) -> dict[str, Any]:
@@ -123,16 +140,16 @@ def commands(table: dict[str, str], groups: dict[str, str]) -> dict[str, Any]:
 
 def module_name(path: str) -> str:
     """Return the module of a command, which is named by the command or by its group."""
-    group, _, _ = path.partition(" ")
-    words = group if group in GROUP_MODULES and path not in OWN_MODULES else path
-    return "olympia_cli.cli.commands." + words.replace(" ", "_").replace("-", "_").strip("_")
+    word = OWN_MODULES.get(path) or path.partition(" ")[0].replace("-", "_")
+    return f"olympia_cli.cli.commands.{word}{'_' if iskeyword(word) else ''}"
 
 
 def function_and_examples(path: str) -> tuple[Callable[..., None], Sequence[str]]:
-    """Return the function of a command, and its examples. In the module of a group, the verb names both."""
-    module, (_, _, verb) = import_module(module_name(path)), path.rpartition(" ")
-    run, examples = getattr(module, "run", None), module.EXAMPLES
-    return (run, examples) if run is not None else (getattr(module, verb), examples[verb])
+    """Return the function of a command, and its examples. In a module of several commands, the verb names both."""
+    module, verb = import_module(module_name(path)), path.rpartition(" ")[2].strip("_")
+    if isinstance(module.EXAMPLES, dict):
+        return getattr(module, verb), module.EXAMPLES[verb]
+    return module.run, module.EXAMPLES
 
 
 COMMANDS = {
@@ -215,14 +232,76 @@ GROUPS = {
     "config": "Show the settings.",
 }
 
-GROUP_MODULES = {"ns", "table", "view", "txn", "export", "catalog"}
-"""Groups with one module for their commands. Each command of another group has a module of its own."""
-
-OWN_MODULES = {"table files"}
-"""Commands with a module of their own, though their group has one."""
+OWN_MODULES = {"table files": "table_files", "__complete": "completion"}
+"""Commands that are not in the module of their group or name."""
 
 ALIASES = {"namespace": "ns", "list": "ls", "describe": "show", "rm": "drop", "mv": "rename", "at": "time-travel"}
 """Synonyms of command names; accepted, but not shown."""
+
+# Options of every command. They stand before or after its name.
+
+
+def _shared(
+    catalog: Annotated[
+        str | None,
+        typer.Option("--catalog", "-c", metavar="URI", help="Catalog: a folder, s3://…, gs://… [OLYMPIA_CATALOG]"),
+    ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="NAME", help="Profile of the config file. [OLYMPIA_PROFILE]")
+    ] = None,
+    timeout: Annotated[
+        str | None,
+        typer.Option(
+            "--timeout",
+            metavar="DURATION",
+            help="Timeout of each read, listing or write, with its retries; 30s by default. [OLYMPIA_TIMEOUT]",
+        ),
+    ] = None,
+    output: Annotated[
+        Output | None, typer.Option("--output", "-o", help="Format of the output: table, wide, name, json, jsonl, csv.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
+    quiet: Annotated[
+        bool,
+        typer.Option("--quiet", "-q", help="Print only data and errors, and no verdict when all is well."),
+    ] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Print more messages.")] = False,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Print no colours. [NO_COLOR]")] = False,
+    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bars.")] = False,
+    log_format: Annotated[
+        LogFormat | None,
+        typer.Option(
+            "--log-format", help="Format of stderr: text, or json with one object per line. [OLYMPIA_LOG_FORMAT]"
+        ),
+    ] = None,
+    csv_safe: Annotated[
+        bool,
+        typer.Option("--csv-safe", help="In CSV, put ' before cells that a spreadsheet would take for a formula."),
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
+) -> None:
+    """Declare the options of every command; see `remember`."""
+
+
+@cache
+def shared_params() -> list[Any]:
+    """Return the options of every command. They store their values instead of passing them to the command."""
+    single = typer.Typer(add_completion=False)
+    single.command()(_shared)
+    params = [param for param in typer.main.get_command(single).params if param.name != "help"]
+    for param in params:
+        param.expose_value = False
+        param.callback = remember
+    return params
+
+
+def remember(ctx: Any, param: Any, value: Any) -> Any:
+    """Store a value from the command line. Options after the command are parsed last, so they win."""
+    source = ctx.get_parameter_source(param.name)
+    if source is not None and source.name == "COMMANDLINE":
+        ctx.meta[f"olympia.{param.name}"] = value
+    return value
+
 
 app = typer.Typer(
     cls=Root,

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import stat
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib import import_module
@@ -20,14 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import visible
+from olympia_cli.names import Kind, quote_part
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.cli.session import Session
-    from olympia_cli.names import Kind
-
-# every command imports this module, so a look-up imports its modules itself
 
 TIMEOUT = 1.0
 """Timeout of a look-up, without the time for imports."""
@@ -35,16 +34,6 @@ TIMEOUT = 1.0
 LIMIT = 500
 RECENT = 20
 _FULL_NAME = re.compile(r'("(?:[^"]|"")*"|[^."]+)\.(.*)', re.DOTALL)
-
-
-def complete_none(incomplete: str) -> list[str]:
-    """Complete nothing, for names that do not exist yet."""
-    return []
-
-
-def complete_quarantine(incomplete: str) -> list[str]:
-    """Complete the actions of expire."""
-    return _starting(incomplete, ("undo", "purge", "ls"))
 
 
 def complete_namespace(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -103,8 +92,6 @@ def complete_profile(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _full_names(ctx: typer.Context, incomplete: str, kinds: Iterable[str]) -> list[str]:
-    from olympia_cli.names import Kind, quote_part
-
     parts = _FULL_NAME.fullmatch(incomplete)
     if parts is None:
         return _starting(incomplete, (quote_part(name) + "." for name in _namespaces(ctx, _unquoted(incomplete))))
@@ -116,8 +103,6 @@ def _full_names(ctx: typer.Context, incomplete: str, kinds: Iterable[str]) -> li
 
 
 def _namespaces(ctx: typer.Context, start: str) -> list[str]:
-    from olympia_cli.names import Kind
-
     return _names(ctx, Kind.NAMESPACE, None, start)
 
 
@@ -201,8 +186,6 @@ def _look_up(
 
 
 def _read_in_time(session: Session, names: Callable[[Session], Iterable[str]], limit: int) -> list[str]:
-    import threading
-
     # imports cannot hang, so the timeout does not include them
     import_module("olympia_cli.catalog.distributed")
     _ = session.store
@@ -230,6 +213,50 @@ def complete_command(ctx: typer.Context, incomplete: str) -> list[str]:
     paths = [path.split() for path in COMMANDS]
     words = [path[len(before)] for path in paths if path[: len(before)] == before and len(path) > len(before)]
     return [word for word in dict.fromkeys(words) if word.startswith(incomplete)]
+
+
+# The completer of an argument or option, by the metavar that help shows
+
+Completer = Callable[[typer.Context, str], list[str]]
+
+_BY_METAVAR: dict[str, Completer] = {
+    "COMMAND": complete_command,
+    "ID": complete_transaction,
+    "NS": complete_namespace,
+    "NS.T": complete_table,
+    "NS.V": complete_view,
+    "NS[.T]": complete_object,
+    "REF": complete_reference,
+    "TARGET": complete_reference,
+}
+_BY_COMMAND: dict[tuple[str, str], Completer] = {
+    ("dump-node", "KEY"): complete_object,
+    ("export drop", "NAME"): complete_export,
+    ("export verify", "NAME"): complete_export,
+    ("ns alter", "NAME"): complete_namespace,
+    ("ns drop", "NAME"): complete_namespace,
+    ("ns rename", "OLD"): complete_namespace,
+    ("ns restore", "NAME"): complete_namespace,
+    ("ns show", "NAME"): complete_namespace,
+    ("table create", "NS.T"): complete_new_in_namespace,
+    ("table register", "NS.T"): complete_new_in_namespace,
+    ("table rename", "NEW"): complete_new_in_namespace,
+    ("table rename", "OLD"): complete_table,
+    ("view create", "NS.V"): complete_new_in_namespace,
+    ("view rename", "NEW"): complete_new_in_namespace,
+    ("view rename", "OLD"): complete_view,
+}
+"""Metavars that mean something else for a command."""
+
+
+def completer(command: str, name: str, metavar: str) -> Completer | None:
+    """Return the completer of a parameter, or None if its type or the shell completes it."""
+    if "profile" in name:
+        return complete_profile
+    if metavar == "LEVEL" or "|" in metavar:
+        words = ("snapshot", "serializable") if metavar == "LEVEL" else metavar.split("|")
+        return lambda ctx, incomplete: _starting(incomplete, words)
+    return _BY_COMMAND.get((command, metavar)) or _BY_METAVAR.get(metavar)
 
 
 # The cache of names for the completion: one small file per catalog, readable by its owner only.
@@ -292,7 +319,6 @@ def _read(path: Path) -> dict[str, tuple[float, list[str]]]:
 
 
 def _path(uri: str, options: Mapping[str, Any]) -> Path:
-    # not at the top: every command imports this module
     from hashlib import sha256
 
     home = os.environ.get("XDG_CACHE_HOME", "")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from olympia_cli.errors import InvalidOption, OlympiaError, quoted
 from olympia_cli.masking import MASK, masked
+from olympia_cli.names import nearest
 
 if TYPE_CHECKING:
     from olympia_cli.cli.session import Session
@@ -70,8 +71,6 @@ def check_keys(config: Mapping[str, Any], *names: str) -> None:
 
     Otherwise a typing error would silently lead to other settings.
     """
-    from olympia_cli.names import nearest
-
     path = config_path()
     for key, value in config.items():
         if not isinstance(value, dict) and key not in names:
@@ -107,6 +106,25 @@ def config_path() -> Path:
         return Path(setting)
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(home) / "olympia" / "config.toml"
+
+
+def named_options(uri: str, name: str | None, in_use: str | None, timeout: float | None) -> dict[str, Any]:
+    """Return the storage options of a location, from the named profile or the one in use.
+
+    Options of the profile in use for another kind of store do not apply.
+    """
+    from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
+
+    if not name and in_use is None and scheme_of(uri) not in BUCKET_SCHEMES:
+        # a folder needs no options, so a broken default profile does not matter for it
+        return {}
+    place = read_profile(name or in_use)
+    if name and place.options and place.uri and scheme_of(place.uri) != scheme_of(uri):
+        raise InvalidOption(
+            f"the profile {name} has storage options for {scheme_of(place.uri)}, which do not fit {uri}",
+            hint="name a profile for that kind of store",
+        )
+    return options_for(uri, place, timeout)
 
 
 def options_for(uri: str, profile: Location, timeout: float | None) -> dict[str, Any]:

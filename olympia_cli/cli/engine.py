@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -10,11 +11,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 
 import typer
 
+from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.config import Location
 from olympia_cli.cli.options import name_in
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption, OlympiaError, VersionNotFound, quoted
-from olympia_cli.names import plural
+from olympia_cli.names import Latest, plural
+from olympia_cli.ops import expire, fsck
+from olympia_cli.spark import submitted
 
 if TYPE_CHECKING:
     from olympia_cli.importers import Footers
@@ -142,7 +146,6 @@ def _hush() -> None:
 
     Otherwise an interrupted job prints a traceback, and PySpark warns of things that a user cannot change.
     """
-    import logging
     import warnings
 
     if not logging.getLogger().handlers:
@@ -161,8 +164,6 @@ def _wants_spark(
         if about:
             raise InvalidOption(f"{about[0]} needs Spark", hint="leave it out, or use --engine spark")
         return _note_choice(session, False, "requested by an option")
-    from olympia_cli.spark import submitted
-
     if word is EngineWord.SPARK or where is not None or (submitted() and local_only is None):
         if local_only is not None:
             without = f"leave out {where}" if where is not None else "use --engine local"
@@ -202,11 +203,9 @@ def _note_choice(session: Session, spark: bool, why: str) -> bool:
 
 def _objects(session: Session) -> int:
     """Estimate the objects of the version that `vn/latest` names. The hint may lag, which matters little here."""
-    from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.catalog.references import open_snapshot
     from olympia_cli.catalog.snapshot import Snapshot
     from olympia_cli.catalog.versions import read_hints, read_root
-    from olympia_cli.names import Latest
     from olympia_cli.ops.walk import estimated_objects
 
     store = session.store
@@ -264,9 +263,7 @@ class LocalWork:
         return LOCAL
 
     def fsck(self, store: Store, request: FsckRequest) -> Report:
-        from olympia_cli.ops.fsck import fsck
-
-        return fsck(store, request)
+        return fsck.fsck(store, request)
 
     @contextmanager
     def export_engine(self, dest: Store, options: Mapping[str, object]) -> Iterator[ExportEngine]:
@@ -276,9 +273,7 @@ class LocalWork:
 
     @contextmanager
     def surveyor(self) -> Iterator[Surveyor]:
-        from olympia_cli.ops.expire import LOCAL
-
-        yield LOCAL
+        yield expire.LOCAL
 
     def footers(self, base: str, properties: Mapping[str, str]) -> Footers:
         from olympia_cli.importers import LocalFooters, open_io

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from olympia_cli.cli.options import Output
+from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.boundary import confirm
+from olympia_cli.cli.options import Output, check_one
+from olympia_cli.cli.output.fsck import print_report
 from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm
-from olympia_cli.errors import OlympiaError
+from olympia_cli.errors import InvalidOption, OlympiaError
+from olympia_cli.format.paths import size_limit
 from olympia_cli.names import plural
+from olympia_cli.ops import fsck
+from olympia_cli.storage.open import BUCKET_SCHEMES, open_store, scheme_of
 
 if TYPE_CHECKING:
     from olympia_cli.names import ObjectName
@@ -55,12 +61,11 @@ class NextCommand:
 
 def next_commands(session: Session, report: Report, options: Sequence[str]) -> list[NextCommand]:
     """Return the commands that repair the damage, the one that loses least first. `options` are those of the fsck."""
-    if not report.findings:
+    if not report.findings and report.latest is not None:
         return []
-    from olympia_cli.ops.fsck import Level
     from olympia_cli.ops.repair import advise
 
-    data = data_checks(session) if report.level is Level.DATA else None
+    data = data_checks(session) if report.level is fsck.Level.DATA else None
     with session.progress() as progress:
         advice = advise(session.store, report, options, lambda: _places(session), progress, data, _opener(session))
     return _complete(session, advice)
@@ -105,13 +110,11 @@ def with_commands(session: Session, report: Report, commands: Sequence[NextComma
     Findings that advise a repair or a salvage get the best of the commands instead, so that all agree. Without
     commands they keep their advice.
     """
-    from olympia_cli.ops.fsck import REPAIR, SALVAGE
-
     repairing = {"--repair", "--salvage", "promote", "resume"}
     best = next((each.line for each in commands or () if repairing & set(each.argv)), "")
 
     def whole(hint: str) -> str:
-        return best if commands is not None and hint in (REPAIR, SALVAGE) else session.command(hint)
+        return best if commands is not None and hint in (fsck.REPAIR, fsck.SALVAGE) else session.command(hint)
 
     findings = (replace(finding, hint=whole(finding.hint)) if finding.hint else finding for finding in report.findings)
     return replace(report, findings=tuple(findings))
@@ -133,7 +136,6 @@ def say_standing(session: Session, runs: Sequence[FsckRun]) -> None:
 def _places(session: Session) -> Places:
     """Return an empty place for a new catalog, and the finished salvages at the places before it."""
     from olympia_cli.ops.repair import Places, salvage_source
-    from olympia_cli.storage.open import open_store
 
     empty, salvages = _empty_place(session), {}
     for place in _place_names(session):
@@ -151,7 +153,6 @@ def _places(session: Session) -> Places:
 def _empty_place(session: Session) -> str:
     """Return an empty place for a new catalog beside this one, or in this folder if the catalog is a whole bucket."""
     from olympia_cli.ops.repair import check_free
-    from olympia_cli.storage.open import open_store
 
     base, *others = _place_names(session)
     for place in (base, *others):
@@ -167,8 +168,6 @@ def _empty_place(session: Session) -> str:
 
 def _place_names(session: Session) -> list[str]:
     """Return the candidate places for a new catalog."""
-    from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
-
     uri = session.location.uri.rstrip("/")
     bucket = scheme_of(uri) in BUCKET_SCHEMES and "/" not in uri.partition("://")[2]
     base = "salvaged" if bucket else f"{uri}-salvaged"
@@ -185,17 +184,12 @@ def check_options(
     repair: bool, prefer: str | None, salvage: str | None, acknowledge: bool, *, dry_run: bool, yes: bool, past: bool
 ) -> None:
     """Refuse options that do not go together. `past` is true if an older version is checked."""
-    from olympia_cli.errors import InvalidOption
-
-    modes = {"--repair": repair, "--salvage": salvage is not None, "--acknowledge": acknowledge}
-    flags = [option for option, value in modes.items() if value]
-    if len(flags) > 1:
-        raise InvalidOption(f"{flags[0]} and {flags[1]} do not go together", hint="give one of them")
+    check_one(("--repair", repair), ("--salvage", salvage), ("--acknowledge", acknowledge))
     if repair and past:
         raise InvalidOption("a repair changes the latest version only", hint="leave out --at")
     if not repair and prefer is not None:
         raise InvalidOption("--prefer needs --repair", hint="add --repair")
-    if not flags and (dry_run or yes):
+    if not (repair or salvage is not None or acknowledge) and (dry_run or yes):
         # --salvage and --acknowledge do not ask, but take --yes too: scripts add it to any advised command
         option = "--dry-run" if dry_run else "--yes"
         raise InvalidOption(f"{option} needs --repair, --salvage or --acknowledge", hint="add one of them")
@@ -216,11 +210,6 @@ def repair_shown(
     message: str,
 ) -> int:
     """Show the findings and the plan, apply it, and check again. Return the exit code."""
-    from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.cli.output.fsck import print_report
-    from olympia_cli.errors import OlympiaError
-    from olympia_cli.ops.fsck import FsckRequest, fsck, note_fsck
-
     as_json = session.output is Output.JSON
     try:
         planned = plan(session, prefer)
@@ -239,8 +228,8 @@ def repair_shown(
     if not planned.nothing_to_do and not dry_run:
         clock = SystemClock()
         with session.progress() as progress:
-            after = fsck(session.store, FsckRequest(report.level, clock=clock, progress=progress))
-        standing = note_fsck(session.store, after, clock, False)
+            after = fsck.fsck(session.store, fsck.FsckRequest(report.level, clock=clock, progress=progress))
+        standing = fsck.note_fsck(session.store, after, clock, False)
         commands = [*sequel, *next_commands(session, after, options)]
         after = with_commands(session, after, commands)
         if not is_rows(session):
@@ -284,7 +273,6 @@ def salvage_shown(
     dry_run: bool,
     message: str,
 ) -> int:
-    from olympia_cli.cli.output.fsck import print_report
 
     if session.output is not Output.JSON:
         print_report(session, fsck_report)
@@ -303,9 +291,6 @@ def plan(session: Session, prefer: Prefer) -> RepairPlan:
 
 def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry_run: bool, message: str) -> int | None:
     """Show the plan, ask, and apply it. Return the new version, if there is one."""
-    from olympia_cli.catalog.catalog import who
-    from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.catalog.commit import Author
     from olympia_cli.ops.repair import apply_repair
 
     clock = SystemClock()
@@ -317,7 +302,7 @@ def repair(session: Session, plan: RepairPlan, prefer: Prefer, *, yes: bool, dry
         return None
     confirm("Repair it like this?", yes)
     with session.progress() as progress:
-        version = apply_repair(session.store, clock, plan, Author(by=who(), message=message), progress)
+        version = apply_repair(session.store, clock, plan, session.author(message), progress)
     text = "done: no new version was needed" if version is None else f"v{version} is the repaired version"
     session.say(text if plan.asides or version is not None else "the hints are correct again")
     return version
@@ -363,18 +348,11 @@ def describe_repair(plan: RepairPlan, version: int | None, dry_run: bool) -> dic
 
 def salvage(session: Session, destination: str, *, dry_run: bool, message: str) -> SalvageReport:
     """Write all readable objects into a new catalog, and report the rest."""
-    import os
-
-    from olympia_cli.catalog.catalog import who
-    from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.catalog.commit import Author
-    from olympia_cli.format.paths import size_limit
     from olympia_cli.ops.repair import salvage_catalog
-    from olympia_cli.storage.open import open_store
 
     uri = os.path.expanduser(destination) if destination.startswith("~") else destination
     dest = open_store(uri, session.options_for(uri), size_limit=size_limit)
-    author = Author(by=who(), message=message)
+    author = session.author(message)
     with session.progress() as progress:
         report = salvage_catalog(session.store, dest, SystemClock(), author, progress, dry_run=dry_run)
     dest.close()
@@ -403,14 +381,10 @@ def _show_salvage(session: Session, report: SalvageReport, dry_run: bool) -> Non
 
 def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str) -> Report:
     """Record the damage of older versions as known. Return the report with these findings acknowledged."""
-    from dataclasses import replace
-
-    from olympia_cli.ops.fsck import acknowledge, of_the_past, recognised
-
     past_findings = [
         finding
         for finding in report.findings
-        if not finding.acknowledged and of_the_past(finding, report.latest, report.oldest)
+        if not finding.acknowledged and fsck.of_the_past(finding, report.latest, report.oldest)
     ]
     if not past_findings:
         session.say("nothing to acknowledge: that is possible only for damage outside of the latest version")
@@ -418,11 +392,11 @@ def acknowledge(session: Session, report: Report, *, dry_run: bool, message: str
     if dry_run:
         session.say(f"{plural(len(past_findings), 'finding')} would be acknowledged")
         return report
-    version = acknowledge(session.catalog, past_findings, message)
+    version = fsck.acknowledge(session.catalog, past_findings, message)
     definition = session.catalog.snapshot().definition
     assert report.latest is not None, "findings on older versions need a latest one"
     session.say(f"v{version} acknowledges {plural(len(past_findings), 'finding')}")
-    return replace(report, findings=tuple(recognised(report.findings, definition, report.latest, report.oldest)))
+    return replace(report, findings=tuple(fsck.recognised(report.findings, definition, report.latest, report.oldest)))
 
 
 def is_rows(session: Session) -> bool:

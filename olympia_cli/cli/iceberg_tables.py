@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
+from olympia_cli.cli.boundary import hear_libraries
+from olympia_cli.cli.options import parse_seconds
+from olympia_cli.cli.output.files import read_description
 from olympia_cli.cli.session import Changed, Session
-from olympia_cli.cli.talk import hear_libraries
 from olympia_cli.errors import IcebergMissing, InvalidOption, OlympiaError, TableNotFound, command_words
 
 if TYPE_CHECKING:
@@ -29,8 +32,6 @@ def iceberg_catalog(
 
     If `table` is missing, the error is that of all other commands.
     """
-    from olympia_cli.cli.options import parse_seconds
-
     need_pyiceberg()
     from olympia_cli.catalog.properties import ONE_SDK
     from olympia_cli.iceberg import OlympiaCatalog, io_properties, told_as_ours
@@ -66,8 +67,6 @@ def say_other_place(
     """Name the command for the table's own metadata, if a property that was set or unset probably belongs there."""
     iceberg_properties: Mapping[str, str] = {}
     if not change.actions and txn is None:
-        from olympia_cli.cli.output.files import read_description
-
         # no property changed in the catalog, so look for it in the metadata; damage of that file does not matter here
         with suppress(OlympiaError):
             location = session.snapshot(None, table).table(table).definition.iceberg_metadata_location
@@ -83,8 +82,6 @@ def say_other_place(
 
 def need_pyiceberg(minor: int = 0) -> None:
     """Raise IcebergMissing if PyIceberg is not installed, or older than 0.`minor`."""
-    from importlib.util import find_spec
-
     if find_spec("pyiceberg") is None:
         raise IcebergMissing("this needs PyIceberg, which is not installed")
     hear_libraries()

@@ -1,14 +1,16 @@
-"""Options of every command, which stand before or after its name, and options that several commands share."""
+"""Options that several commands share, and the values that they take."""
 
 from __future__ import annotations
 
 import re
-from copy import copy
+import sys
 from enum import StrEnum
-from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from olympia_cli.errors import InvalidOption, quoted
+from olympia_cli.names import check_name, parse_duration, parse_table
 
 if TYPE_CHECKING:
     from olympia_cli.format.pb.objects_pb2 import Column, ViewDef
@@ -28,73 +30,6 @@ class LogFormat(StrEnum):
     JSON = "json"
 
 
-def _shared(
-    catalog: Annotated[
-        str | None,
-        typer.Option("--catalog", "-c", metavar="URI", help="Catalog: a folder, s3://…, gs://… [OLYMPIA_CATALOG]"),
-    ] = None,
-    profile: Annotated[
-        str | None, typer.Option("--profile", metavar="NAME", help="Profile of the config file. [OLYMPIA_PROFILE]")
-    ] = None,
-    timeout: Annotated[
-        str | None,
-        typer.Option(
-            "--timeout",
-            metavar="DURATION",
-            help="Timeout of each read, listing or write, with its retries; 30s by default. [OLYMPIA_TIMEOUT]",
-        ),
-    ] = None,
-    output: Annotated[
-        Output | None, typer.Option("--output", "-o", help="Format of the output: table, wide, name, json, jsonl, csv.")
-    ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
-    quiet: Annotated[
-        bool,
-        typer.Option("--quiet", "-q", help="Print only data and errors, and no verdict when all is well."),
-    ] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", help="Print more messages.")] = False,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Print no colours. [NO_COLOR]")] = False,
-    no_progress: Annotated[bool, typer.Option("--no-progress", help="Show no progress bars.")] = False,
-    log_format: Annotated[
-        LogFormat | None,
-        typer.Option(
-            "--log-format", help="Format of stderr: text, or json with one object per line. [OLYMPIA_LOG_FORMAT]"
-        ),
-    ] = None,
-    csv_safe: Annotated[
-        bool,
-        typer.Option("--csv-safe", help="In CSV, put ' before cells that a spreadsheet would take for a formula."),
-    ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-) -> None:
-    """Declares the options of every command; see `remember`."""
-
-
-def shared_params() -> list[Any]:
-    """Return new copies of the shared options. They store their values instead of passing them to the command."""
-    return [copy(param) for param in _shared_once()]
-
-
-@cache
-def _shared_once() -> list[Any]:
-    # cached, because the program and its groups have them too, and reading annotations is slow
-    single = typer.Typer(add_completion=False)
-    single.command()(_shared)
-    params = [param for param in typer.main.get_command(single).params if param.name != "help"]
-    for param in params:
-        param.expose_value = False
-        param.callback = remember
-    return params
-
-
-def remember(ctx: Any, param: Any, value: Any) -> Any:
-    """Store a value from the command line. Options after the command are parsed last, so they win."""
-    source = ctx.get_parameter_source(param.name)
-    if source is not None and source.name == "COMMANDLINE":
-        ctx.meta[f"olympia.{param.name}"] = value
-    return value
-
-
 At = Annotated[
     str | None,
     typer.Option(
@@ -107,8 +42,6 @@ At = Annotated[
 
 def check_message(text: str) -> str:
     """Raise InvalidOption if the message is not valid Unicode."""
-    from olympia_cli.errors import InvalidOption, quoted
-
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -144,10 +77,15 @@ IfNotExists = Annotated[bool, typer.Option("--if-not-exists", help="Do nothing i
 Atomic = Annotated[bool, typer.Option("--atomic", help="Lift the limit on the number of actions for this commit.")]
 
 
+def check_one(*flags: tuple[str, object]) -> None:
+    """Raise InvalidOption if more than one of these options has a value."""
+    given = [flag for flag, value in flags if value is not None and value is not False]
+    if len(given) > 1:
+        raise InvalidOption(f"{given[0]} and {given[1]} do not go together", hint="give one of them")
+
+
 def parse_renames(pairs: list[str] | None) -> dict[str, str]:
     """Parse OLD=NEW pairs of columns."""
-    from olympia_cli.errors import InvalidOption, quoted
-
     renames: dict[str, str] = {}
     for pair in pairs or []:
         old, _, new = pair.partition("=")
@@ -161,8 +99,6 @@ def parse_renames(pairs: list[str] | None) -> dict[str, str]:
 
 def parse_properties(pairs: list[str] | None) -> dict[str, str]:
     """Parse KEY=VALUE pairs. The value may contain further equal signs, and may be empty."""
-    from olympia_cli.errors import InvalidOption, quoted
-
     properties: dict[str, str] = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
@@ -180,14 +116,11 @@ def name_in(pair: str) -> str:
 
 
 def parse_seconds(duration: str) -> float:
-    from olympia_cli.names import parse_duration
-
     return parse_duration(duration) / 1000
 
 
 def parse_isolation(word: str) -> Any:
     """Parse the name of an isolation level."""
-    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 
     if word.upper() not in list(IsolationLevel.keys()):
@@ -197,8 +130,6 @@ def parse_isolation(word: str) -> Any:
 
 def check_metadata_location(location: str) -> None:
     """Refuse an empty location or one with control characters. Others are stored without reading the file."""
-    from olympia_cli.errors import InvalidOption, quoted
-
     if not location.strip() or any(ord(character) < 32 for character in location):
         raise InvalidOption(f"{quoted(location)} is not a location", hint="give the URI of the table's metadata file")
 
@@ -233,7 +164,6 @@ def make_view(
 ) -> ViewDef:
     """Make a view's definition. The view gets its id when it is created."""
     from olympia_cli.format.pb.objects_pb2 import NamespaceObjectFullName, Schema, ViewDef
-    from olympia_cli.names import check_name, parse_table
 
     if default_namespace:
         check_name(default_namespace, "namespace")
@@ -251,10 +181,6 @@ def make_view(
 
 
 def _read_plan(path: str) -> bytes:
-    import sys
-
-    from olympia_cli.errors import InvalidOption, quoted
-
     try:
         if path == "-":
             return sys.stdin.buffer.read()
@@ -268,7 +194,6 @@ def _read_plan(path: str) -> bytes:
 
 def _columns(text: str) -> list[Column]:
     """Parse `name type` pairs. A type that ends in ? is nullable."""
-    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.pb.objects_pb2 import Column, DataType
 
     columns: list[Column] = []

@@ -3,66 +3,38 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TextIO, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias, cast
 
 import typer
 
-from olympia_cli.cli.config import Location, how_to_name_a_catalog, options_for, read_profile
-from olympia_cli.cli.options import Output
-from olympia_cli.cli.talk import about, check_variable, hear_libraries, is_json, tell
+from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.boundary import about, check_variable, hear_libraries, is_json, tell
+from olympia_cli.cli.config import Location, Setting, how_to_name_a_catalog, named_options, options_for, read_profile
+from olympia_cli.cli.options import Output, parse_seconds
+from olympia_cli.cli.output import visible
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError
 from olympia_cli.masking import masked
-from olympia_cli.names import Kind, parse_as_found
+from olympia_cli.names import Kind, NamespaceName, parse_as_found, parse_reference, parse_table, parse_view, span_text
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.catalog import Catalog
+    from olympia_cli.catalog.commit import Author
     from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
     from olympia_cli.catalog.transaction import Transaction
-    from olympia_cli.cli.config import Setting
     from olympia_cli.format.actions import Action
-    from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef, ViewDef
-    from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
+    from olympia_cli.names import ObjectName, TableName, ViewName
     from olympia_cli.ops.progress import Progress
     from olympia_cli.storage.protocol import Store
 
 
-class View(Protocol):
-    @property
-    def version(self) -> int: ...
-    @property
-    def snapshot(self) -> Snapshot: ...
-    def objects(self, kind: Kind, namespace: str | None) -> Iterator[CatalogObject[ObjectDefinition]]: ...
-    def namespaces(self) -> Iterator[NamespaceName]: ...
-    def tables(self, namespace: str | None) -> Iterator[TableName]: ...
-    def views(self, namespace: str | None) -> Iterator[ViewName]: ...
-    def names_by_namespace(self, kind: Kind, namespace: str | None) -> Iterator[tuple[str, Sequence[str]]]: ...
-    def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]: ...
-    def table(self, name: TableName) -> CatalogObject[TableDef]: ...
-    def view(self, name: ViewName) -> CatalogObject[ViewDef]: ...
-
-
-class SnapshotView:
-    """A view of a version."""
-
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.snapshot = snapshot
-        self.version = snapshot.version
-        self.objects = snapshot.objects
-        self.namespaces = snapshot.namespaces
-        self.tables = snapshot.tables
-        self.views = snapshot.views
-        self.names_by_namespace = snapshot.names_by_namespace
-        self.namespace = snapshot.namespace
-        self.table = snapshot.table
-        self.view = snapshot.view
-
-
 class TransactionView:
-    """A view of a distributed transaction. Its version is the one on which the transaction is based."""
+    """A snapshot of a distributed transaction. Its version is the one on which the transaction is based."""
 
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
@@ -100,7 +72,8 @@ class TransactionView:
         return [name.namespace for name in self.namespaces()] if namespace is None else [namespace]
 
 
-# The session of a command: its options, the catalog that they name, and its output.
+View: TypeAlias = "Snapshot | TransactionView"
+"""The reads of a command: a version, or a distributed transaction from inside."""
 
 
 class Changed(NamedTuple):
@@ -121,49 +94,21 @@ class Session:
         }
         if uri is not None:
             self._options["catalog"] = uri
+        self.output = Output.JSON if self._options.get("json") else Output(self._options.get("output") or Output.TABLE)
+        self.quiet = bool(self._options.get("quiet"))
+        self.verbose = bool(self._options.get("verbose"))
+        self.csv_safe = bool(self._options.get("csv_safe"))
+        """True if CSV cells are escaped so that no spreadsheet takes them for formulas."""
+        self.is_tty = sys.stdout.isatty()
+        self.no_color = bool(self._options.get("no_color") or os.environ.get("NO_COLOR"))
+        self.color = self.is_tty and not self.no_color
         about(command=getattr(ctx, "command_path", "").partition(" ")[2] or None, quiet=self.quiet)
         check_variable()
         self.metrics: Callable[[], dict[str, Any]] | None = None
         """Returns the metrics of this run for JSON documents, if the engine has any."""
 
-    # Options
-
-    @property
-    def output(self) -> Output:
-        if self._options.get("json"):
-            return Output.JSON
-        word = self._options.get("output")
-        return Output(word) if word is not None else Output.TABLE
-
-    @property
-    def quiet(self) -> bool:
-        return bool(self._options.get("quiet"))
-
-    @property
-    def verbose(self) -> bool:
-        return bool(self._options.get("verbose"))
-
-    @property
-    def color(self) -> bool:
-        return self.is_tty and not self.no_color
-
-    @property
-    def csv_safe(self) -> bool:
-        """Return whether CSV cells are escaped so that no spreadsheet takes them for formulas."""
-        return bool(self._options.get("csv_safe"))
-
-    @property
-    def no_color(self) -> bool:
-        return bool(self._options.get("no_color") or os.environ.get("NO_COLOR"))
-
-    @property
-    def is_tty(self) -> bool:
-        return sys.stdout.isatty()
-
     @property
     def width(self) -> int:
-        import shutil
-
         return shutil.get_terminal_size((80, 24)).columns
 
     @property
@@ -189,27 +134,11 @@ class Session:
         return Location(profile.uri, options_for(profile.uri, profile, self.timeout))
 
     def options_for(self, uri: str, profile: str | None = None) -> dict[str, Any]:
-        """Return the storage options for a location, from the given profile or the one in use.
-
-        Options for another kind of store do not apply.
-        """
-        from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
-
-        name = profile or self._profile
-        # a folder needs no options, so a broken default profile does not matter for it
-        needs_profile = name is not None or scheme_of(uri) in BUCKET_SCHEMES
-        place = read_profile(name) if needs_profile else Location("", {})
-        if profile and place.options and place.uri and scheme_of(place.uri) != scheme_of(uri):
-            raise InvalidOption(
-                f"the profile {profile} has storage options for {scheme_of(place.uri)}, which do not fit {uri}",
-                hint="name a profile for that kind of store",
-            )
-        return options_for(uri, place, self.timeout)
+        """Return the storage options for a location, from the given profile or the one in use."""
+        return named_options(uri, profile, self._profile, self.timeout)
 
     def said(self, option: str) -> Setting:
         """Return the value of an option and its source: a flag beats the environment."""
-        from olympia_cli.cli.config import Setting
-
         variable = f"OLYMPIA_{option.upper()}"
         if self._options.get(option):
             return Setting(option, str(self._options[option]), "flag", f"--{option.replace('_', '-')}")
@@ -224,8 +153,6 @@ class Session:
     @property
     def timeout(self) -> float | None:
         """The timeout in seconds of an operation on the store, if one is set."""
-        from olympia_cli.cli.options import parse_seconds
-
         text = self.said("timeout").value
         seconds = parse_seconds(text) if text else None
         if seconds == 0:
@@ -237,7 +164,7 @@ class Session:
         from olympia_cli.format.paths import size_limit
         from olympia_cli.storage.open import open_store
 
-        about(catalog=masked(self.location.uri))
+        about(catalog=self.location.uri)
         if "://" in self.location.uri:
             hear_libraries()
         store = open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
@@ -255,11 +182,9 @@ class Session:
     def snapshot(self, at: str | None = None, *names: ObjectName) -> Snapshot:
         """Open a version. The nodes on the paths to the objects with these names are prefetched."""
         # without `Catalog`, so that reading commands do not import the modules for writing
-        from olympia_cli.names import parse_reference
 
         # report an invalid reference before the slow imports
         store, reference = self.store, parse_reference("latest" if at is None else at)
-        from olympia_cli.catalog.clock import SystemClock
         from olympia_cli.catalog.references import open_snapshot
 
         snapshot = open_snapshot(store, reference, SystemClock().now_millis(), names)
@@ -269,18 +194,12 @@ class Session:
     # Names to look up: a catalog of the Java SDK may have names that the format forbids
 
     def namespace_name(self, text: str) -> NamespaceName:
-        from olympia_cli.names import NamespaceName
-
         return cast("NamespaceName", self._name(Kind.NAMESPACE, NamespaceName, text))
 
     def table_name(self, text: str) -> TableName:
-        from olympia_cli.names import parse_table
-
         return cast("TableName", self._name(Kind.TABLE, parse_table, text))
 
     def view_name(self, text: str) -> ViewName:
-        from olympia_cli.names import parse_view
-
         return cast("ViewName", self._name(Kind.VIEW, parse_view, text))
 
     def _name(self, kind: Kind, parse: Callable[[str], ObjectName], text: str) -> ObjectName:
@@ -300,12 +219,13 @@ class Session:
 
     def warn_of_lost_root(self, latest: Snapshot) -> None:
         """Warn if the hint is ahead of the latest root: it is written after the root, so a root may be lost."""
-        hint, fsck = latest.hint, self.command("fsck")
+        hint, problems = latest.hint, []
         if hint is not None and hint > latest.version:
-            problem = f"vn/latest names version {hint}, but the last root is that of version {latest.version}"
-            self.say(f"warning: {problem}: see {fsck}")
+            problems.append(f"vn/latest names version {hint}, but the last root is that of version {latest.version}")
         if not latest.in_place:
-            self.say(f"warning: {latest.out_of_place().reason}: see {fsck}")
+            problems.append(latest.out_of_place().reason)
+        for problem in problems:
+            self.say(f"warning: {problem}: see {self.command('fsck')}")
 
     def _warn_of_lost_hints(self, store: Store) -> None:
         """Warn of a commit whose hint was not written: every reader then needs more requests."""
@@ -328,7 +248,6 @@ class Session:
         if made is None:
             return
         from olympia_cli.catalog.references import dated_ahead
-        from olympia_cli.names import span_text
 
         if (ahead := dated_ahead(made, now)) is not None:
             span = f"{span_text(ahead.ahead_millis)} ahead of this machine's clock"
@@ -336,16 +255,14 @@ class Session:
 
     def resolve(self, reference: str, latest: Snapshot) -> Snapshot:
         """Resolve a reference against a latest version read before, so that several references agree."""
-        from olympia_cli.catalog.clock import SystemClock
         from olympia_cli.catalog.references import resolve
-        from olympia_cli.names import parse_reference
 
         return resolve(parse_reference(reference), latest, SystemClock().now_millis())
 
     def view(self, at: str | None = None, txn: str | None = None, *names: ObjectName) -> View:
         """Return the view for a reading command: a version, or a distributed transaction from inside."""
         if txn is None:
-            return SnapshotView(self.snapshot(at, *names))
+            return self.snapshot(at, *names)
         if at is not None:
             raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")
         from olympia_cli.catalog import distributed
@@ -376,8 +293,6 @@ class Session:
         The objects with `names` are prefetched. `again` retries after a conflict, for statements that mean the same on
         any version, such as create if it does not exist.
         """
-        from olympia_cli.cli.options import parse_seconds
-
         seconds = parse_seconds(retry_for)
         if txn is not None:
             from olympia_cli.catalog import distributed
@@ -401,6 +316,13 @@ class Session:
         commit = self.catalog.change(warn_and_do, names, message, retry_for=seconds, atomic=atomic, again=again)
         return Changed(commit.version, None, commit.actions)
 
+    def author(self, message: str) -> Author:
+        """Return the author of a commit that this command makes without `change`."""
+        from olympia_cli.catalog.catalog import who
+        from olympia_cli.catalog.commit import Author
+
+        return Author(by=who(), message=message)
+
     @property
     def program(self) -> tuple[str, ...]:
         """The first words of an advised command: the program, and the location given to this command."""
@@ -419,15 +341,11 @@ class Session:
 
         Words for another catalog begin with `-c`.
         """
-        import shlex
-
         text = words if isinstance(words, str) else shlex.join(words)
         return f"{shlex.join(self.program_elsewhere if text.startswith('-c ') else self.program)} {text}"
 
     def argv(self, words: Sequence[str], *, shell: bool = False) -> list[str]:
         """Return an advised command as a list of words. With `shell`, it is not a command of olympia."""
-        import shlex
-
         return list(words) if shell else shlex.split(self.command(words))
 
     # Output
@@ -451,8 +369,6 @@ class Session:
         if self.output in (Output.JSON, Output.JSONL) and not self.verbose and not is_json():
             return
         if is_problem or text.startswith("warning: ") or not self.quiet:
-            from olympia_cli.cli.output.escape import visible
-
             tell(text if is_json() else visible(text))
 
     def note(self, text: str) -> None:

@@ -34,7 +34,6 @@ from olympia_cli.errors import InvalidOption, OlympiaError, SparkFailed, SparkMi
 from olympia_cli.masking import masked
 from olympia_cli.spark import submitted
 from olympia_cli.spark.failures import explain, explained
-from olympia_cli.spark.source import register
 
 # Private members of PySpark that have no public equivalent, each in one line, checked with PySpark 4.3.
 
@@ -278,6 +277,9 @@ def spark_session(
             spark = _start(master, setup)
         try:
             with nullcontext() if active_session is None else _set(active_session, setup.settings):
+                # needs PySpark, and this module tells whether it is there
+                from olympia_cli.spark.source import register
+
                 register(spark)
                 yield spark
         finally:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.format.paths import parse_root_path
-from olympia_cli.storage.open import open_store
+from olympia_cli.storage import open as storage
 from olympia_cli.storage.protocol import Store
 from tests.helpers.stores import WrappedStore
 
@@ -41,7 +40,5 @@ def race(patch: pytest.MonkeyPatch, *others: Statement) -> None:
 def wrap_store(patch: pytest.MonkeyPatch, wrap: Callable[[Store], Store]) -> None:
     """From now on commands of this process work on a wrapped store."""
 
-    def opened(uri: str, options: Any = None, **more: Any) -> Store:
-        return wrap(open_store(uri, options, **more))
-
-    patch.setattr("olympia_cli.storage.open.open_store", opened)
+    opened = storage._opened
+    patch.setattr(storage, "_opened", lambda uri, options: wrap(opened(uri, options)))

@@ -29,8 +29,17 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli import completion
 from olympia_cli.cli.app import ALIASES, COMMANDS, app
-from olympia_cli.cli.commands.complete import FILES, FOLDERS, NOTHING, Line, candidates, escaped, read_line
-from olympia_cli.cli.commands.completion import SCRIPTS, Shell
+from olympia_cli.cli.commands.completion import (
+    FILES,
+    FOLDERS,
+    NOTHING,
+    SCRIPTS,
+    Line,
+    Shell,
+    candidates,
+    escaped,
+    read_line,
+)
 from olympia_cli.format.pb.objects_pb2 import ViewDef
 from olympia_cli.names import NamespaceName, TableName, ViewName
 from olympia_cli.storage.open import open_store

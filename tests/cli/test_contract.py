@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli import shapes
 from olympia_cli.cli.app import COMMANDS
+from olympia_cli.cli.commands import schema as shapes
 from tests.cli.conftest import EMOJI, Run, Sample
 from tests.helpers.deltacat_catalog import DeltacatWriter
 from tests.helpers.iox_catalog import IoxCatalog

@@ -75,7 +75,6 @@ def test_a_version_is_not_called_a_time(show):
 
 def test_cells_keep_locations_unbroken_and_maps_without_json(sample, monkeypatch):
     """A location is in one piece, or in lines of its own; a map has no marks of JSON."""
-    session = Session(SimpleNamespace(meta={}, command_path="olympia table files"))
     columns = [render.Column(key, key.upper()) for key in ("name", "partition", "tags", "location")]
     row = {
         "name": "t",
@@ -88,6 +87,7 @@ def test_cells_keep_locations_unbroken_and_maps_without_json(sample, monkeypatch
         monkeypatch.setenv("COLUMNS", str(width))
         monkeypatch.setenv("OLYMPIA_PAGER", "cat")
         with contextlib.redirect_stdout(Screen()) as screen:
+            session = Session(SimpleNamespace(meta={}, command_path="olympia table files"))
             render.records(session, "files", columns, [row])
         shown[width] = screen.getvalue().splitlines()
     assert shown[80] == [

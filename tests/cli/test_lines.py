@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import visible
 from olympia_cli.cli.output.render import write_lines, write_pairs
 from olympia_cli.errors import Damaged
 from olympia_cli.format.pb.objects_pb2 import ViewDef

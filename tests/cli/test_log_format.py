@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from olympia_cli.cli.boundary import begin, tell
 from olympia_cli.cli.output.terminal import EVERY_SECONDS, PATIENCE_SECONDS, Lines
-from olympia_cli.cli.talk import begin, tell
 from tests.cli.conftest import Ran, command_line
 from tests.cli.test_terminal import look
 from tests.helpers.json_schema import check

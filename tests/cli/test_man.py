@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from olympia_cli import errors
 from olympia_cli.cli.app import COMMANDS, GROUPS, LazyCommand, app, function_and_examples
-from olympia_cli.cli.man_pages import ENVIRONMENT, EXIT_CODES, command_page, file_name, program_page
+from olympia_cli.cli.commands.man import ENVIRONMENT, EXIT_CODES, command_page, file_name, program_page
 
 TOP = Path(__file__).resolve().parent.parent.parent
 PAGES = [file_name(), *map(file_name, COMMANDS)]
@@ -109,7 +109,7 @@ def test_the_exit_codes_are_those_of_the_classes() -> None:
 
 
 def test_man_pages_show_special_characters_unchanged(tmp_path: Path) -> None:
-    from olympia_cli.cli.man_pages import _text
+    from olympia_cli.cli.commands.man import _text
 
     assert _text(".SH x") == "\\&.SH x"
     assert _text("'x") == "\\(aqx"

@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from olympia_cli.cli import shapes
 from olympia_cli.cli.app import COMMANDS
+from olympia_cli.cli.commands import schema as shapes
 from tests.cli.test_contract import SHAPES as RUNS
 from tests.helpers.json_schema import check
 from tools import generate_docs

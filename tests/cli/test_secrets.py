@@ -21,8 +21,7 @@ from pyiceberg.catalog.memory import InMemoryCatalog
 from pyiceberg.catalog.sql import SqlCatalog
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli.app import COMMANDS, LazyCommand
-from olympia_cli.cli.options import shared_params
+from olympia_cli.cli.app import COMMANDS, LazyCommand, shared_params
 from olympia_cli.storage.local import LocalStore
 from tests.cli.conftest import Ran, Sample, make_sample
 from tests.cli.racing import wrap_store
@@ -287,7 +286,7 @@ def test_warnings_of_libraries_show_no_secret(run, capfd):
     """Python prints warnings of libraries itself, unless a handler is set."""
     code = (
         "import logging, sys\n"
-        "from olympia_cli.cli.talk import begin, hear_libraries\n"
+        "from olympia_cli.cli.boundary import begin, hear_libraries\n"
         "begin(sys.argv)\n"
         "hear_libraries()\n"
         f"logging.getLogger('botocore').warning('cannot reach %s', {place()!r})\n"

@@ -13,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.cli.output.tree import draw_tree
+from olympia_cli.cli.output.node import draw_tree
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import AtVersion
 from olympia_cli.ops.inspect import TreeNode, find_root, tree_shape

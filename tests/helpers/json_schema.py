@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from olympia_cli.cli.shapes import schema
+from olympia_cli.cli.commands.schema import schema
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "string": (str,),

@@ -13,7 +13,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from typing import Literal
 
 from olympia_cli.errors import OlympiaError, OutcomeUnknown, PathMissing, PathTaken, StorageFull, StoreError
-from olympia_cli.storage.protocol import ALL, Between, FileInfo, InTurn, Store, check_path
+from olympia_cli.storage.protocol import ALL, Between, FileInfo, InTurn, SizeLimit, Store, check_path
 
 
 class WrappedStore(InTurn):
@@ -25,6 +25,14 @@ class WrappedStore(InTurn):
     @property
     def uri(self) -> str:
         return self.inner.uri
+
+    @property
+    def size_limit(self) -> SizeLimit:
+        return self.inner.size_limit
+
+    @size_limit.setter
+    def size_limit(self, limit: SizeLimit) -> None:
+        self.inner.size_limit = limit
 
     @property
     def lost_hints(self) -> dict[str, OlympiaError]:

@@ -4,10 +4,12 @@ from typing import Annotated
 
 import typer
 
+from olympia_cli.cli.boundary import lines_of
 from olympia_cli.cli.options import Atomic, DryRun, Message, RetryFor, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Changed, Session
-from olympia_cli.cli.talk import lines_of
+from olympia_cli.errors import InvalidOption
+from olympia_cli.names import plural
 
 EXAMPLES = [
     "olympia apply changes.jsonl -m 'adopt the warehouse'",
@@ -39,16 +41,12 @@ def run(
       {"do": "table rename", "name": "a.t", "to": "a.u"}
       {"do": "table drop", "namespace": "a.b", "name": "t", "if_exists": true}
     """
-    from olympia_cli.catalog.catalog import who
-    from olympia_cli.catalog.commit import Author
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.names import plural
     from olympia_cli.ops.apply import apply_all, apply_in_steps, digest_of, parse_lines
 
     if commit_every is not None and (commit_every < 1 or atomic or dry_run):
         raise InvalidOption("--commit-every needs a number above 0, and excludes --atomic and --dry-run", hint="")
     session, seconds = Session(ctx), parse_seconds(retry_for)
-    author = Author(by=who(), message=message)
+    author = session.author(message)
     with lines_of(file) as lines:
         if commit_every is None:
             commit = apply_all(

@@ -19,6 +19,7 @@ from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
 from olympia_cli.masking import masked
 from olympia_cli.names import parse_duration
+from olympia_cli.ops import inspect
 
 EXAMPLES = {
     "show": ["olympia catalog show", "olympia catalog show --json | jq .properties"],
@@ -36,7 +37,6 @@ def show(ctx: typer.Context, at: At = None) -> None:
     their isolation can be altered.
     """
     from olympia_cli.catalog.properties import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
-    from olympia_cli.ops.inspect import describe_properties, isolation_word
 
     session = Session(ctx)
     snapshot = session.snapshot(at)
@@ -51,12 +51,12 @@ def show(ctx: typer.Context, at: At = None) -> None:
         "view_name_max_bytes": definition.view_name_max_size_bytes,
         "node_file_max_bytes": definition.node_file_max_size_bytes,
         "txn_ttl_millis": definition.txn_ttl_millis,
-        "isolation": isolation_word(definition.txn_isolation_level),
+        "isolation": inspect.isolation_word(definition.txn_isolation_level),
         "retention": {
             "max_version_age": definition.properties.get(MAX_AGE, DEFAULT_MAX_AGE),
             "min_versions": definition.properties.get(MIN_VERSIONS, DEFAULT_MIN_VERSIONS),
         },
-        "properties": describe_properties(definition.properties),
+        "properties": inspect.describe_properties(definition.properties),
         "exports": {name: masked(root) for name, root in sorted(definition.exported_snapshots.items())},
         "definition": snapshot.root.catalog_def,
         "version": snapshot.version,

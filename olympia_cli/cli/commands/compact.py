@@ -4,9 +4,12 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.options import DryRun, Message, RetryFor, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.names import plural
+from olympia_cli.ops import inspect
 
 EXAMPLES = ["olympia compact", "olympia compact --fill 80 --dry-run"]
 
@@ -25,23 +28,19 @@ def run(
     The content stays the same. If no node would change, no version is made. Other writers are never blocked: if one of
     them commits first, the tree is rewritten again from that version.
     """
-    from olympia_cli.cli.options import parse_seconds
-    from olympia_cli.errors import InvalidOption
     from olympia_cli.format.actions import Action
     from olympia_cli.format.pb.actions_pb2 import ActionType, CompactDef
-    from olympia_cli.names import plural
-    from olympia_cli.ops.inspect import describe_actions
-    from olympia_cli.ops.walk import count_nodes
+    from olympia_cli.ops import walk
 
     if not 1 <= fill <= 100:
         raise InvalidOption(f"--fill {fill} is not a percentage", hint="give a number from 1 to 100")
     session = Session(ctx)
     transaction = session.catalog.begin()
     before = transaction.base
-    nodes_before = count_nodes(before.reader, before.root.node)
+    nodes_before = walk.count_nodes(before.reader, before.root.node)
     payload = CompactDef(fill_percent=fill).SerializeToString()
     transaction.do(Action(ActionType.CATALOG_COMPACT, None, b"", payload))
-    nodes_after = count_nodes(before.reader, transaction.draft.node)
+    nodes_after = walk.count_nodes(before.reader, transaction.draft.node)
     unchanged = transaction.changes_nothing
     version, actions = before.version, () if unchanged else tuple(transaction.actions)
     if not dry_run:
@@ -49,7 +48,7 @@ def run(
         version, actions = commit.version, commit.actions
     value = {
         "version": version,
-        "actions": describe_actions(actions),
+        "actions": inspect.describe_actions(actions),
         "dry_run": dry_run,
         "nodes_before": nodes_before,
         "nodes_after": nodes_after,

@@ -4,10 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from olympia_cli.cli.completion import complete_reference
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
+from olympia_cli.cli.output import render, visible
+from olympia_cli.cli.output.log import change_line, field_lines, painter, style, told_changes
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.ops import inspect
 
 EXAMPLES = [
     "olympia diff",
@@ -22,15 +24,11 @@ def run(
     ctx: typer.Context,
     old: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[REF]", help="The older version; latest~1 if not given.", autocompletion=complete_reference
-        ),
+        typer.Argument(metavar="[REF]", help="The older version; latest~1 if not given."),
     ] = None,
     new: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[REF]", help="The newer version; latest if not given.", autocompletion=complete_reference
-        ),
+        typer.Argument(metavar="[REF]", help="The newer version; latest if not given."),
     ] = None,
     stat: Annotated[bool, typer.Option("--stat", help="Only count the changes.")] = False,
     patch: Annotated[
@@ -42,11 +40,6 @@ def run(
     Without a reference, the latest version is compared with the one before it; with one, that version with the latest.
     A..B works too. Nodes that both versions share are not read. Fields that differ are always shown.
     """
-    from olympia_cli.cli.output.escape import visible
-    from olympia_cli.cli.output.log import change_line, field_lines, painter, style, told_changes
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.inspect import ObjectChange, changed_fields, diff
-
     session = Session(ctx)
     if old is not None and ".." in old:
         if new is not None:
@@ -57,9 +50,11 @@ def run(
     if not old and latest.version == 0:
         start = "latest"
     before, after = session.resolve(start, latest), session.resolve(new or "latest", latest)
-    changes = diff(before, after)
+    changes = inspect.diff(before, after)
     catalog = (
-        changed_fields(before.definition, after.definition) if before.root.catalog_def != after.root.catalog_def else {}
+        inspect.changed_fields(before.definition, after.definition)
+        if before.root.catalog_def != after.root.catalog_def
+        else {}
     )
     if session.output in (Output.JSON, Output.JSONL):
         described: list[dict[str, Any]] = [change.describe() for change in changes]
@@ -77,12 +72,12 @@ def run(
         return
     counts: dict[str, int] = {}
 
-    def count(change: ObjectChange) -> ObjectChange:
+    def count(change: inspect.ObjectChange) -> inspect.ObjectChange:
         key = f"{change.change} {change.name.kind.word}"
         counts[key] = counts.get(key, 0) + 1
         return change
 
-    paint, fields = painter(session), ObjectChange.all_fields if patch else ObjectChange.fields
+    paint, fields = painter(session), inspect.ObjectChange.all_fields if patch else inspect.ObjectChange.fields
     with session.out(paged=True) as out:
         if session.is_tty and session.output is not Output.NAME:
             out.write(f"v{before.version} → v{after.version}\n")

@@ -5,14 +5,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from olympia_cli.cli.completion import complete_object, complete_reference
-from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.options import Output, check_one
+from olympia_cli.cli.output import render, visible
+from olympia_cli.cli.output.node import draw_node, draw_way, pivot_lines
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import (
+    Damaged,
+    InvalidName,
+    InvalidOption,
+    NamespaceNotFound,
+    PathMissing,
+    StorageDenied,
+    StorageFailed,
+    TableNotFound,
+    Unsupported,
+    ViewNotFound,
+)
+from olympia_cli.format.paths import JAVA_WIDTH
+from olympia_cli.names import NamespaceName, TableName, ViewName, plural
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
-    from olympia_cli.ops.inspect import KeyTarget, NodeBytes, NodeDump, Way
+    from olympia_cli.ops.inspect import KeyTarget, NodeDump, Way
 
 EXAMPLES = [
     "olympia dump-node",
@@ -34,21 +48,16 @@ def run(
         typer.Argument(
             metavar="[TARGET]",
             help="A version, vn/…, node/…, 8 or more digits of a node's uuid, a file, or - for stdin.",
-            autocompletion=complete_reference,
         ),
     ] = "latest",
     file: Annotated[bool, typer.Option("--file", help="Read the target as a local file.")] = False,
     key: Annotated[
         str | None,
-        typer.Option(
-            metavar="KEY", help="Show only the rows of this key: NS, NS.T or a raw key.", autocompletion=complete_object
-        ),
+        typer.Option(metavar="KEY", help="Show only the rows of this key: NS, NS.T or a raw key."),
     ] = None,
     follow: Annotated[
         str | None,
-        typer.Option(
-            metavar="NS[.T]", help="Show each node on the path to this object.", autocompletion=complete_object
-        ),
+        typer.Option(metavar="NS[.T]", help="Show each node on the path to this object."),
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Print keys in full, with their padding.")] = False,
 ) -> None:
@@ -58,27 +67,19 @@ def run(
     A target that begins with / or ./ (or comes with --file) is a local file, and is read without a catalog. Shortened
     pointers of the output can be pasted as targets. The exit code is 40 if the node is damaged.
     """
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.inspect import KeyTarget
-
     session = Session(ctx)
-    if key is not None and follow is not None:
-        raise InvalidOption("--key and --follow do not go together", hint="give one of them")
+    check_one(("--key", key), ("--follow", follow))
     is_file = file or target == "-" or target.startswith(("/", "./", "../"))
     if follow is not None:
         if is_file:
             raise InvalidOption("--follow needs a catalog, not a single file", hint="give a version instead")
-        _follow(session, target, KeyTarget.parse(follow))
+        _follow(session, target, inspect.KeyTarget.parse(follow))
         return
-    key_target = None if key is None else KeyTarget.parse(key)
+    key_target = None if key is None else inspect.KeyTarget.parse(key)
     if is_file:
-        from olympia_cli.ops.inspect import dump_node
-
-        dump = dump_node(_read_file(target, stdin=target == "-" and not file))
+        dump = inspect.dump_node(_read_file(target, stdin=target == "-" and not file))
     else:
-        from olympia_cli.ops.inspect import read_target
-
-        dump = read_target(session.catalog, target)
+        dump = inspect.read_target(session.catalog, target)
     all_rows = dump.pivot
     if key_target is not None:
         dump.pivot = [row for row in dump.pivot if key_target.matches(row.key, row.name)]
@@ -92,8 +93,6 @@ def run(
 
 
 def _print(session: Session, dump: NodeDump, *, raw: bool, chosen: bool) -> None:
-    from olympia_cli.cli.output.node import draw_node, pivot_lines
-
     output = session.output
     if output is Output.JSON:
         render.document(session, dump.describe())
@@ -118,8 +117,6 @@ def _print(session: Session, dump: NodeDump, *, raw: bool, chosen: bool) -> None
 
 def _end(dump: NodeDump, alone: bool) -> None:
     """Raise an error if the node is damaged; its readable content has been printed before."""
-    from olympia_cli.errors import Damaged, Unsupported
-
     if dump.problems:
         raise Damaged("", dump.path, dump.summary(), hint="" if alone else None)
     if dump.unsupported:
@@ -127,11 +124,7 @@ def _end(dump: NodeDump, alone: bool) -> None:
 
 
 def _follow(session: Session, target: str, key_target: KeyTarget) -> None:
-    from olympia_cli.errors import Damaged
-    from olympia_cli.names import plural
-    from olympia_cli.ops.inspect import follow_key
-
-    way = follow_key(session.catalog, target, key_target)
+    way = inspect.follow_key(session.catalog, target, key_target)
     _print_way(session, way)
     if way.damaged:
         (path, reason), more = way.damaged[0], len(way.damaged) - 1
@@ -142,8 +135,6 @@ def _follow(session: Session, target: str, key_target: KeyTarget) -> None:
 
 
 def _print_way(session: Session, way: Way) -> None:
-    from olympia_cli.cli.output.node import draw_way
-
     output = session.output
     if output is Output.JSON:
         render.document(session, way.describe())
@@ -167,11 +158,7 @@ def _print_way(session: Session, way: Way) -> None:
             draw_way(render.console(session, out), way, whole=output is Output.WIDE)
 
 
-def _read_file(path: str, *, stdin: bool) -> NodeBytes:
-    from olympia_cli.errors import Damaged, InvalidOption, PathMissing, StorageDenied, StorageFailed
-    from olympia_cli.format.paths import JAVA_WIDTH
-    from olympia_cli.ops.inspect import NodeBytes
-
+def _read_file(path: str, *, stdin: bool) -> inspect.NodeBytes:
     try:
         if stdin:
             data = sys.stdin.buffer.read(MAX_BYTES + 1)
@@ -189,13 +176,10 @@ def _read_file(path: str, *, stdin: bool) -> NodeBytes:
     if len(data) > MAX_BYTES:
         raise Damaged("", path, "the file is larger than 2 GiB, the limit of node files", hint="")
     name = path.rpartition("/")[2]
-    return NodeBytes("-" if stdin else path, data, len(name) == JAVA_WIDTH and not name.strip("01"))
+    return inspect.NodeBytes("-" if stdin else path, data, len(name) == JAVA_WIDTH and not name.strip("01"))
 
 
 def _action_name(action: dict[str, Any]) -> Any:
-    from olympia_cli.errors import InvalidName
-    from olympia_cli.names import NamespaceName, TableName, ViewName
-
     try:
         if action["object"] == "namespace":
             return NamespaceName(action["namespace"])
@@ -206,8 +190,6 @@ def _action_name(action: dict[str, Any]) -> Any:
 
 
 def _not_found(key_target: KeyTarget, message: str, hint: str) -> Exception:
-    from olympia_cli.errors import NamespaceNotFound, TableNotFound, ViewNotFound
-
     if key_target.raw is None:
         return (TableNotFound if key_target.is_table else NamespaceNotFound)(message, hint=hint)
     kinds = {"B===": NamespaceNotFound, "D===": ViewNotFound}

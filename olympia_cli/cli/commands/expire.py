@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -8,13 +9,15 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from olympia_cli.cli.completion import complete_quarantine
+from olympia_cli.cli.boundary import confirm, lines_of
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote, engine
 from olympia_cli.cli.options import DryRun, Message, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import expire as show
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm, lines_of
+from olympia_cli.errors import CommitConflict, InvalidOption, PartlyDone, Refused
+from olympia_cli.names import parse_duration
+from olympia_cli.ops import expire, fsck
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire import (
@@ -53,7 +56,6 @@ def run(
         typer.Argument(
             metavar="[undo|purge|ls]",
             help="Restore the versions in quarantine, delete those that rested long enough, or list them.",
-            autocompletion=complete_quarantine,
         ),
     ] = None,
     keep_last: Annotated[
@@ -118,11 +120,6 @@ def run(
     or an undo could not restore all versions; 12 refused; 20 another commit was in the way; 40 a kept file cannot be
     read.
     """
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.names import parse_duration
-    from olympia_cli.ops.expire import Floors, Planner, read_policy, recompute
-    from olympia_cli.ops.expire import simulate as simulate_policies
-
     session, seconds = Session(ctx), parse_seconds(retry_for)
     options = {
         "--keep-last": keep_last,
@@ -142,7 +139,7 @@ def run(
         raise InvalidOption(f"{used[0]} does not apply to expire {action}", hint="leave the option out")
     if apply_file is not None and len(used) > 1:
         raise InvalidOption("a plan contains its policy", hint="use --apply alone")
-    floors = Floors(parse_duration(grace or "1d"), parse_duration(quarantine or "1d"), offline)
+    floors = expire.Floors(parse_duration(grace or "1d"), parse_duration(quarantine or "1d"), offline)
     if action in ("undo", "ls"):
         if engine_word is not EngineWord.AUTO or any(
             value is not None for value in (master, remote, parallelism, conf)
@@ -157,7 +154,7 @@ def run(
         render.check_output(session, plan_file)
 
     def policy(facts: CatalogFacts) -> Policy:
-        return read_policy(
+        return expire.read_policy(
             facts.definition, facts.now_millis, keep_last=keep_last, older_than=older_than, offline=offline
         )
 
@@ -169,15 +166,15 @@ def run(
         reads_only = dry_run or explain or simulate or plan_file is not None
         task = _Task(session, floors, surveyor, reads_only, yes, message, seconds)
         if action == "purge":
-            floors = Floors(floors.grace_millis, 0 if offline else floors.quarantine_millis, offline)
-            replace(task, floors=floors).run(Planner.purge, _purge)
+            floors = expire.Floors(floors.grace_millis, 0 if offline else floors.quarantine_millis, offline)
+            replace(task, floors=floors).run(expire.Planner.purge, _purge)
         elif simulate:
-            task.run(lambda planner: simulate_policies(planner, policy(planner.facts)), _simulate)
+            task.run(lambda planner: expire.simulate(planner, policy(planner.facts)), _simulate)
         elif explain:
             task.run(lambda planner: planner.expire(policy(planner.facts)), _explain)
         elif apply_file is not None:
-            planned = _read_plan(session, apply_file, offline)
-            replace(task, floors=planned.floors).run(lambda planner: recompute(planner, planned), _expire)
+            planned = _read_plan(apply_file, offline)
+            replace(task, floors=planned.floors).run(lambda planner: expire.recompute(planner, planned), _expire)
         elif plan_file is not None:
             task.run(lambda planner: planner.expire(policy(planner.facts)), partial(_write_plan, plan_file, policy))
         else:
@@ -196,21 +193,19 @@ class _Task:
     message: str
     retry_for: float
 
-    def run(self, plan: Callable[[Planner], P], do: Callable[[_Task, Planner, P], None]) -> None:
+    def run(self, plan: Callable[[expire.Planner], P], do: Callable[[_Task, expire.Planner, P], None]) -> None:
         """Make a plan, and then show and apply it. Plan again if another expire committed first; then there is usually
         nothing left to do.
         """
         from olympia_cli.catalog.commit import retry
-        from olympia_cli.errors import CommitConflict, PartlyDone
-        from olympia_cli.ops.expire import Planner, other_expire_ran
 
         session = self.session
-        planners: list[Planner] = []
+        planners: list[expire.Planner] = []
 
         def plan_and_do() -> None:
             planners.clear()
             with session.progress() as progress:
-                planner = Planner(
+                planner = expire.Planner(
                     session.catalog, self.floors, self.surveyor, probe=not self.reads_only, progress=progress
                 )
                 planners.append(planner)
@@ -220,7 +215,7 @@ class _Task:
 
         def other_was_first(error: Exception) -> bool:
             cause = error.__cause__ if isinstance(error, PartlyDone) else error
-            if not isinstance(cause, CommitConflict) or not all(map(other_expire_ran, planners)):
+            if not isinstance(cause, CommitConflict) or not all(map(expire.other_expire_ran, planners)):
                 return False
             session.say("another expire committed first: planning again")
             return True
@@ -232,27 +227,23 @@ class _Task:
 
 
 def _expire(task: _Task, planner: Planner, plan: ExpirePlan) -> None:
-    from olympia_cli.ops.expire import expire_once
-
     show.plan(task.session, plan)
     version = plan.head
     if not task.reads_only:
         if not plan.is_empty:
             confirm(show.question(plan), task.yes)
         with task.session.progress() as progress:
-            version = expire_once(planner, plan, task.message, retry_for=task.retry_for, progress=progress)
+            version = expire.expire_once(planner, plan, task.message, retry_for=task.retry_for, progress=progress)
     show.done(task.session, plan, task.reads_only, version)
 
 
 def _purge(task: _Task, planner: Planner, plan: PurgePlan) -> None:
-    from olympia_cli.ops.expire import purge_once
-
     show.purge(task.session, plan)
     version = planner.facts.head.version
     if not task.reads_only and not plan.is_empty:
         confirm(show.purge_question(plan), task.yes)
         with task.session.progress() as progress:
-            version = purge_once(planner, plan, task.message, retry_for=task.retry_for, progress=progress)
+            version = expire.purge_once(planner, plan, task.message, retry_for=task.retry_for, progress=progress)
     show.purged(task.session, plan, planner.facts.oldest, len(planner.facts.marks), task.reads_only, version)
 
 
@@ -265,17 +256,14 @@ def _explain(task: _Task, planner: Planner, plan: ExpirePlan) -> None:
 
 
 def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: float) -> None:
-    from olympia_cli.ops.expire import undo
-    from olympia_cli.ops.fsck import plan_whole_undo
-
     head = session.snapshot()
     version = head.version
     with session.progress() as progress:
-        plan, errors = plan_whole_undo(head, progress)
+        plan, errors = fsck.plan_whole_undo(head, progress)
     show.undo(session, plan, errors)
     if not dry_run and not plan.is_empty:
         confirm("Undo the expire?", yes)
-        commit = undo(session.catalog, message, back_to=plan.oldest, retry_for=seconds)
+        commit = expire.undo(session.catalog, message, back_to=plan.oldest, retry_for=seconds)
         version = version if commit is None else commit.version
     show.undone(session, plan, errors, dry_run, version)
     if plan.left:
@@ -285,12 +273,9 @@ def _undo(session: Session, dry_run: bool, yes: bool, message: str, seconds: flo
 # Plan files
 
 
-def _read_plan(session: Session, path: str, offline: bool) -> PlanFile:
-    from olympia_cli.errors import Refused
-    from olympia_cli.ops.expire import decode_plan
-
+def _read_plan(path: str, offline: bool) -> PlanFile:
     with lines_of(path) as file:
-        planned = decode_plan(file.read(), path)
+        planned = expire.decode_plan(file.read(), path)
     if planned.floors.offline and not offline:
         raise Refused("the plan was made with --offline", hint="add --offline if no writer is running now")
     return planned
@@ -299,14 +284,9 @@ def _read_plan(session: Session, path: str, offline: bool) -> PlanFile:
 def _write_plan(
     path: str, policy: Callable[[CatalogFacts], Policy], task: _Task, planner: Planner, plan: ExpirePlan
 ) -> None:
-    import shlex
-
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.ops.expire import encode_plan
-
     facts, session = planner.facts, task.session
     try:
-        Path(path).write_text(encode_plan(facts, policy(facts), plan), encoding="utf-8")
+        Path(path).write_text(expire.encode_plan(facts, policy(facts), plan), encoding="utf-8")
     except OSError as error:
         raise InvalidOption(f"{path!a} cannot be written: {error.strerror}", hint="name another file") from None
     offline = " --offline" if facts.floors.offline else ""

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from olympia_cli.cli.completion import complete_export, complete_profile, complete_reference
+from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.boundary import confirm
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote
 from olympia_cli.cli.engine import engine as open_engine
 from olympia_cli.cli.options import DryRun, Message, Output, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm
 from olympia_cli.errors import (
     ExportNotFound,
     InvalidLocation,
@@ -30,6 +30,7 @@ from olympia_cli.errors import (
 from olympia_cli.format.paths import size_limit
 from olympia_cli.masking import masked
 from olympia_cli.names import check_export_name, parse_duration, parse_reference, parse_time, plural
+from olympia_cli.storage.open import open_store
 
 if TYPE_CHECKING:
     from olympia_cli.names import Reference
@@ -61,7 +62,6 @@ DestProfile = Annotated[
         "--dest-profile",
         metavar="NAME",
         help="Profile with the storage options of the destination, if they differ from the catalog's.",
-        autocompletion=complete_profile,
     ),
 ]
 
@@ -82,9 +82,7 @@ def create(
     ] = False,
     at: Annotated[
         str | None,
-        typer.Option(
-            "--at", metavar="REF", help="Version to export; the latest if not given.", autocompletion=complete_reference
-        ),
+        typer.Option("--at", metavar="REF", help="Version to export; the latest if not given."),
     ] = None,
     expires: Annotated[
         str | None,
@@ -161,7 +159,6 @@ def ls(ctx: typer.Context) -> None:
     export is still running or was interrupted: export resume continues it, and export drop forgets it. Lists for
     programs have recorded exports only; JSON has the others under "unfinished".
     """
-    from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.ops.export import list_exports, resume_command, unfinished_exports
 
     session = Session(ctx)
@@ -197,9 +194,7 @@ def ls(ctx: typer.Context) -> None:
 
 def verify(
     ctx: typer.Context,
-    name: Annotated[
-        str | None, typer.Argument(metavar="[NAME]", help="A recorded export.", autocompletion=complete_export)
-    ] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A recorded export.")] = None,
     dest: Annotated[
         str | None, typer.Option("--dest", metavar="URI", help="Location of the export, if it is not in the record.")
     ] = None,
@@ -308,7 +303,7 @@ def resume(
 
 def drop(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The export.", autocompletion=complete_export)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The export.")],
     delete_files: Annotated[
         bool, typer.Option("--delete-files", help="Also delete the files of a full export, if no others are there.")
     ] = False,
@@ -387,8 +382,6 @@ def drop(
 
 def open_dest(session: Session, uri: str, profile: str | None) -> Store:
     """Open the store of an export."""
-    from olympia_cli.storage.open import open_store
-
     if not uri.strip():
         # an unset variable in a script must not choose a place
         raise InvalidLocation("--dest is empty", hint="give it a value")

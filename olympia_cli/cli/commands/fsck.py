@@ -1,18 +1,36 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote, engine
-from olympia_cli.cli.options import At, DryRun, Message, Yes
+from olympia_cli.cli.fsck_actions import acknowledge as note_as_known
+from olympia_cli.cli.fsck_actions import (
+    check_options,
+    data_checks,
+    exit_code,
+    next_commands,
+    repair_shown,
+    salvage_shown,
+    say_next,
+    say_standing,
+    with_commands,
+)
+from olympia_cli.cli.options import At, DryRun, Message, Output, Yes, check_one, parse_seconds
 from olympia_cli.cli.output import render
+from olympia_cli.cli.output.fsck import print_report, report_page
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.names import parse_reference
+from olympia_cli.ops import fsck
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.clock import Clock
-    from olympia_cli.ops.fsck import Level, Verified
+    from olympia_cli.ops.fsck import Level
 
 EXAMPLES = [
     "olympia fsck",
@@ -119,25 +137,8 @@ def run(
     Both engines have the same findings. The listing of level structure, --since-last, --max-duration, --repair and
     --salvage are available locally only.
     """
-    from olympia_cli.cli.fsck_actions import (
-        check_options,
-        data_checks,
-        exit_code,
-        next_commands,
-        repair_shown,
-        salvage_shown,
-        say_next,
-        say_standing,
-        with_commands,
-    )
-    from olympia_cli.cli.options import Output, parse_seconds
-    from olympia_cli.cli.output.fsck import print_report
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.names import parse_reference
-
     session = Session(ctx)
-    if at is not None and all_versions:
-        raise InvalidOption("--at and --all-versions do not go together", hint="give one of them")
+    check_one(("--at", at), ("--all-versions", all_versions))
     check_options(repair, prefer, salvage, acknowledge, dry_run=dry_run, yes=yes, past=at is not None)
     if max_age is not None and not since_last:
         raise InvalidOption("--max-age needs --since-last", hint="add --since-last")
@@ -146,13 +147,11 @@ def run(
     age = None if max_age is None else parse_seconds(max_age)
     for path in (report, bundle):
         _check_file(session, path)
-    from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.ops.fsck import FsckRequest, Level, note_fsck
 
     clock = SystemClock()
     # a repair needs the findings in definitions, too
     deep = repair and level in (LevelWord.HINTS, LevelWord.STRUCTURE)
-    chosen = Level.FULL if deep else Level(level.value)
+    chosen = fsck.Level.FULL if deep else fsck.Level(level.value)
     local_options = {
         "--since-last": since_last,
         "--max-duration": max_duration,
@@ -164,7 +163,7 @@ def run(
         engine(session, engine_word, master, remote, parallelism, conf, local_only=local_only) as work,
         session.progress() as progress,
     ):
-        request = FsckRequest(
+        request = fsck.FsckRequest(
             level=chosen,
             at=reference,
             all_versions=all_versions,
@@ -176,31 +175,25 @@ def run(
         )
         fsck_report = work.fsck(session.store, request)
     if acknowledge:
-        from olympia_cli.cli.fsck_actions import acknowledge as note_as_known
-
         fsck_report = note_as_known(session, fsck_report, dry_run=dry_run, message=message)
-    standing = note_fsck(session.store, fsck_report, clock, all_versions, latest=at is None)
+    standing = fsck.note_fsck(session.store, fsck_report, clock, all_versions, latest=at is None)
     options = _options(chosen, at, all_versions)
     repairs = repair or salvage is not None
     shows_commands = report is not None or session.output is Output.JSON or not repairs
     commands = next_commands(session, fsck_report, options) if shows_commands else []
     full_report = with_commands(session, fsck_report, commands if shows_commands else None)
     if report is not None:
-        from olympia_cli.cli.output.fsck import report_page
-
         lines = [(command.line, command.loss, command.why) for command in commands]
         _write(report, report_page(full_report, session.store.uri, clock.now_millis(), lines).encode())
     if bundle is not None:
-        from olympia_cli.ops.fsck import make_bundle
-
-        _write(bundle, make_bundle(session.store, full_report))
+        _write(bundle, fsck.make_bundle(session.store, full_report))
     if repair:
         word: Any = PreferWord.AUTO.value if prefer is None else prefer.value
         raise typer.Exit(repair_shown(session, full_report, commands, options, word, yes, dry_run, message))
     if salvage is not None:
         raise typer.Exit(salvage_shown(session, full_report, commands, salvage, dry_run, message))
     print_report(session, full_report, commands)
-    if fsck_report.level is Level.STRUCTURE and fsck_report.definitions == "no" and not fsck_report.read_only:
+    if fsck_report.level is fsck.Level.STRUCTURE and fsck_report.definitions == "no" and not fsck_report.read_only:
         session.say(f"definitions were not checked: {session.command('fsck --level full')} reads them")
     say_next(session, commands)
     if not fsck_report.damaged:
@@ -217,20 +210,14 @@ def _options(level: Level, at: str | None, all_versions: bool) -> list[str]:
     return [*depth, *(["--at", at] if at is not None else []), *(["--all-versions"] if all_versions else [])]
 
 
-def _verified(clock: Clock, age: float | None) -> Verified:
-    from olympia_cli.ops.fsck import Verified, state_home
-
-    return Verified(state_home(), clock.now_millis(), None if age is None else int(age * 1000))
+def _verified(clock: Clock, age: float | None) -> fsck.Verified:
+    return fsck.Verified(fsck.state_home(), clock.now_millis(), None if age is None else int(age * 1000))
 
 
 def _check_file(session: Session, path: str | None) -> None:
     """Raise an error if a file cannot be written, before hours of work are spent."""
-    from pathlib import Path
-
     if path is not None:
         render.check_output(session, path)
-
-    from olympia_cli.errors import InvalidOption
 
     try:
         fits = path is None or (not Path(path).is_dir() and Path(path).absolute().parent.is_dir())
@@ -242,10 +229,6 @@ def _check_file(session: Session, path: str | None) -> None:
 
 
 def _write(path: str, data: bytes) -> None:
-    from pathlib import Path
-
-    from olympia_cli.errors import InvalidOption
-
     try:
         Path(path).write_bytes(data)
     except (OSError, ValueError) as error:

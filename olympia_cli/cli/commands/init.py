@@ -4,9 +4,11 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.options import IfNotExists, Message, Properties, parse_properties
+from olympia_cli.cli.options import IfNotExists, Message, Properties, parse_isolation, parse_properties
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import CatalogExists
+from olympia_cli.names import parse_duration
 
 EXAMPLES = [
     "olympia init ./catalog",
@@ -36,11 +38,7 @@ def run(
     The command tests whether the store creates files exclusively, and refuses it if not: commits depend on that. Order
     and name sizes can never be changed.
     """
-    from olympia_cli.catalog.catalog import Catalog, who
-    from olympia_cli.catalog.commit import Author
-    from olympia_cli.cli.options import parse_isolation
-    from olympia_cli.errors import CatalogExists
-    from olympia_cli.names import parse_duration
+    from olympia_cli.catalog.catalog import Catalog
 
     session, properties = Session(ctx, uri), parse_properties(property)
     created = True
@@ -55,7 +53,7 @@ def run(
             txn_ttl_millis=parse_duration(txn_ttl),
             isolation=parse_isolation(isolation),
             properties=properties,
-            author=Author(by=who(), message=message),
+            author=session.author(message),
         )
     except CatalogExists:
         if not if_not_exists:

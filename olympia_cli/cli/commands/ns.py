@@ -8,7 +8,6 @@ import typer
 
 from olympia_cli.cli.commands import objects
 from olympia_cli.cli.commands.objects import NAMESPACES, FromVersion
-from olympia_cli.cli.completion import complete_namespace, complete_none
 from olympia_cli.cli.options import (
     At,
     Atomic,
@@ -24,6 +23,7 @@ from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import Damaged
 from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
@@ -41,12 +41,12 @@ EXAMPLES = {
     ],
 }
 
-Namespace = Annotated[str, typer.Argument(metavar="NAME", help="The namespace.", autocompletion=complete_namespace)]
+Namespace = Annotated[str, typer.Argument(metavar="NAME", help="The namespace.")]
 
 
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The namespace.", autocompletion=complete_none)],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The namespace.")],
     property: Properties = None,
     if_not_exists: IfNotExists = False,
     txn: InTxn = None,
@@ -69,10 +69,8 @@ def ls(ctx: typer.Context, at: At = None, txn: InTxn = None) -> None:
 
     -o wide also shows id, age and last version.
     """
-    from olympia_cli.cli.output.lists import print_objects
-
     session = Session(ctx)
-    print_objects(session, session.view(at, txn), Kind.NAMESPACE)
+    objects.print_objects(session, session.view(at, txn), Kind.NAMESPACE)
 
 
 def show(ctx: typer.Context, name: Namespace, at: At = None, txn: InTxn = None) -> None:
@@ -83,9 +81,8 @@ def show(ctx: typer.Context, name: Namespace, at: At = None, txn: InTxn = None) 
     session = Session(ctx)
     namespace = session.namespace_name(name)
     view = session.view(at, txn, namespace)
-    from olympia_cli.ops.inspect import describe_object
 
-    description = describe_object(view.namespace(namespace), view.version)
+    description = inspect.describe_object(view.namespace(namespace), view.version)
     counts: dict[str, int] | None = None
     try:
         counts = {"tables": sum(1 for _ in view.tables(name)), "views": sum(1 for _ in view.views(name))}
@@ -149,8 +146,6 @@ def restore(
     The objects come back as they are in that version, with their ids. Objects that were created in the namespace since
     then stay. An object that has another name today keeps it.
     """
-    from olympia_cli.ops.inspect import describe_name
-
     session, namespace = Session(ctx), NamespaceName(name)
     source = session.snapshot(at)
     inside = (member for kind in (Kind.TABLE, Kind.VIEW) for member in source.objects(kind, name))
@@ -161,7 +156,9 @@ def restore(
         elsewhere.update(transaction.restore_all(former, source.version))
 
     change = session.change(do, txn=txn, message=message, retry_for=retry_for, atomic=atomic)
-    left_out = [{**describe_name(then), "lives_as": describe_name(now)} for then, now in elsewhere.items()]
+    left_out = [
+        {**inspect.describe_name(then), "lives_as": inspect.describe_name(now)} for then, now in elsewhere.items()
+    ]
     render.changed(session, change, f"restored namespace {name} from v{source.version}", left_out=left_out)
     for then, now in elsewhere.items():
         session.say(f"not restored: {then.kind.word} {then} is {now} now")

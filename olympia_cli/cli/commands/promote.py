@@ -4,8 +4,18 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from olympia_cli.catalog.clock import SystemClock
+from olympia_cli.cli.boundary import confirm
+from olympia_cli.cli.fsck_actions import say_standing
 from olympia_cli.cli.options import DryRun, Message, Yes
+from olympia_cli.cli.output import render, size
+from olympia_cli.cli.output.expire import versions_said
+from olympia_cli.cli.output.fsck import versions_text
+from olympia_cli.cli.output.log import say_plan
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.names import plural
+from olympia_cli.ops import expire, fsck
 
 if TYPE_CHECKING:
     from olympia_cli.ops.repair import PromotePlan
@@ -50,8 +60,6 @@ def run(
     Exit status: 0 done, or in place already; 12 refused; 20 another writer committed after the plan was made; 40 the
     copy is not sound; 50 the catalog is damaged afterwards.
     """
-    from olympia_cli.errors import InvalidOption
-
     session = Session(ctx)
     if forget:
         if copy is not None:
@@ -67,13 +75,6 @@ def run(
 
 def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message: str) -> int:
     """Show the plan, apply it, and check the catalog again. `there` is the copy. Return the exit code."""
-    from olympia_cli.catalog.catalog import who
-    from olympia_cli.catalog.clock import SystemClock
-    from olympia_cli.catalog.commit import Author
-    from olympia_cli.cli.fsck_actions import say_standing
-    from olympia_cli.cli.output import render
-    from olympia_cli.cli.talk import confirm
-    from olympia_cli.ops.fsck import FsckRequest, fsck, note_fsck
     from olympia_cli.ops.repair import apply_promotion, open_copy, plan_promotion
 
     clock = SystemClock()
@@ -88,9 +89,9 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
         if not plan.is_done:
             confirm(f"Put v{copy.snapshot.version} of {copy.uri} in the place of {session.store.uri}?", yes)
         with session.progress() as progress:
-            latest = apply_promotion(plan, clock, Author(by=who(), message=message), progress)
-            report = fsck(session.store, FsckRequest(clock=clock, progress=progress))
-        standing = note_fsck(session.store, report, clock, False)
+            latest = apply_promotion(plan, clock, session.author(message), progress)
+            report = fsck.fsck(session.store, fsck.FsckRequest(clock=clock, progress=progress))
+        standing = fsck.note_fsck(session.store, report, clock, False)
     there.store.close()
     value = {**plan.describe(), "dry_run": dry_run, "latest": latest}
     did = "is already" if plan.is_done else "would promote" if dry_run else "promoted"
@@ -108,13 +109,6 @@ def _promote(session: Session, there: Session, yes: bool, dry_run: bool, message
 
 def _show(session: Session, plan: PromotePlan) -> None:
     """Print the changes, the copied files and the losses of the switch."""
-    from olympia_cli.cli.output.escape import size
-    from olympia_cli.cli.output.expire import versions_said
-    from olympia_cli.cli.output.fsck import versions_text
-    from olympia_cli.cli.output.log import say_plan
-    from olympia_cli.names import plural
-    from olympia_cli.ops.fsck import ranges
-
     copy, former = plan.copy, range(plan.first, plan.version)
     if plan.is_done:
         session.say(f"v{plan.version} is v{copy.snapshot.version} of {copy.uri} already, so nothing is copied again")
@@ -135,7 +129,7 @@ def _show(session: Session, plan: PromotePlan) -> None:
     copied = f"{plural(plan.definitions, 'definition')}, {size(plan.bytes)}"
     session.say(f"copy    {copied}; the nodes are rewritten")
     if plan.lost:
-        versions = versions_text(ranges(plan.lost), "…")
+        versions = versions_text(fsck.ranges(plan.lost), "…")
         session.say(f"close   the lost roots of {versions}: readers stop there, and writers could commit")
     if plan.promotion.through > plan.version:
         unchanged = versions_said(range(plan.version + 1, plan.promotion.through + 1))
@@ -158,12 +152,6 @@ def _show(session: Session, plan: PromotePlan) -> None:
 
 
 def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: str) -> None:
-    from olympia_cli.cli.output import render
-    from olympia_cli.cli.output.escape import size
-    from olympia_cli.cli.output.expire import versions_said
-    from olympia_cli.cli.talk import confirm
-    from olympia_cli.names import plural
-    from olympia_cli.ops.expire import mark
     from olympia_cli.ops.repair import describe_forget, plan_forget
 
     with session.progress() as progress:
@@ -177,7 +165,7 @@ def _forget(session: Session, offline: bool, yes: bool, dry_run: bool, message: 
             session.say(f"leave   {plural(plan.young, 'file')} too young to be deleted, for a later expire")
         if not dry_run:
             confirm("Remove the former catalog from history?", yes)
-            commit = mark(planner.catalog, plan, message)
+            commit = expire.mark(planner.catalog, plan, message)
             version = version if commit is None else commit.version
         text = f"{'would forget' if dry_run else 'forgot'} {what}, into quarantine"
     value = {**describe_forget(planner, plan), "dry_run": dry_run, "version": version}

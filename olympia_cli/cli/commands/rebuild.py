@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from olympia_cli.cli.options import DryRun, Message, RetryFor
+from olympia_cli.cli.output.imports import commit_import, print_imported
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import CatalogNotFound, InvalidLocation
+from olympia_cli.importers import ImportResult
+from olympia_cli.storage.memory import MemoryStore
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.format.pb.objects_pb2 import CatalogDef
-    from olympia_cli.importers import ImportResult
 
 EXAMPLES = [
     "olympia rebuild s3://lake/catalog -c s3://lake/new --dry-run",
@@ -35,9 +38,7 @@ def run(
     changes nothing. If only the metadata of a table is left, use import iceberg.
     """
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.cli.output.imports import print_imported
-    from olympia_cli.errors import CatalogNotFound, InvalidLocation
-    from olympia_cli.importers import ImportResult, check_gone, check_target, newest_catalog, objects_left
+    from olympia_cli.importers import check_gone, check_target, newest_catalog, objects_left
     from olympia_cli.ops.export import check_apart
 
     there, session = Session(ctx, prefix), Session(ctx)
@@ -66,32 +67,17 @@ def run(
     except CatalogNotFound:
         if dry_run:
             from olympia_cli.catalog.catalog import check_free
-            from olympia_cli.storage.memory import MemoryStore
 
             check_free(session.store)
             outcome = bring(Catalog.create(MemoryStore(), **_like(former)).begin())
             print_imported(session, outcome, 0, True, "object", hint=_HINT)
             return
         Catalog.create(session.store, **_like(former))
-    rebuilt: list[ImportResult] = []
-    if dry_run:
-        transaction = session.catalog.begin()
-        rebuilt.append(bring(transaction))
-        version = transaction.base.version
-    else:
-        changed = session.change(
-            lambda transaction: rebuilt.append(bring(transaction)),
-            message=message or f"rebuilt from {there.store.uri}",
-            retry_for=retry_for,
-            again=True,
-            atomic=True,
-        )
-        assert changed.version is not None
-        version = changed.version
+    result, version = commit_import(session, bring, message or f"rebuilt from {there.store.uri}", retry_for, dry_run)
     if not dry_run:
         promote = session.command(["-c", prefix, "promote", session.location.uri])
         session.say(f"to put it in the place of the former catalog: {promote}")
-    print_imported(session, rebuilt[-1], version, dry_run, "object", hint=_HINT)
+    print_imported(session, result, version, dry_run, "object", hint=_HINT)
 
 
 def _like(former: CatalogDef | None) -> dict[str, Any]:

@@ -4,11 +4,13 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.completion import complete_reference
+from olympia_cli.cli.boundary import confirm
 from olympia_cli.cli.options import Atomic, DryRun, InTxn, Message, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import render
-from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm
+from olympia_cli.cli.output.log import conflict_line, say_plan
+from olympia_cli.cli.session import Changed, Session
+from olympia_cli.errors import InvalidOption, RevertConflict
+from olympia_cli.ops import inspect
 
 EXAMPLES = [
     "olympia revert v12 --dry-run",
@@ -25,14 +27,11 @@ def run(
         typer.Argument(
             metavar="REF",
             help="The version to revert; A..B for all versions from A to B.",
-            autocompletion=complete_reference,
         ),
     ],
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to", metavar="REF", help="Revert all versions up to this one.", autocompletion=complete_reference
-        ),
+        typer.Option("--to", metavar="REF", help="Revert all versions up to this one."),
     ] = None,
     yes: Yes = False,
     dry_run: DryRun = False,
@@ -49,11 +48,7 @@ def run(
     """
     from olympia_cli.catalog import distributed
     from olympia_cli.catalog.references import at_version
-    from olympia_cli.cli.output.log import conflict_line, say_plan
-    from olympia_cli.cli.session import Changed
-    from olympia_cli.errors import InvalidOption, RevertConflict
     from olympia_cli.format.pb.objects_pb2 import CatalogDef
-    from olympia_cli.ops.inspect import changed_fields
     from olympia_cli.ops.revert import apply_revert, plan_revert
 
     start, dots, end = reference.partition("..")
@@ -77,7 +72,7 @@ def run(
     before.CopyFrom(transaction.draft.catalog)
     apply_revert(transaction, plan)
     actions = tuple(transaction.actions[staged:])
-    say_plan(session, plan.changes, changed_fields(before, transaction.draft.catalog))
+    say_plan(session, plan.changes, inspect.changed_fields(before, transaction.draft.catalog))
     versions = f"v{first}" if first == last else f"v{first} to v{last}"
     change = Changed(base.version if open_transaction is None else None, txn, actions)
     if not dry_run and open_transaction is not None:

@@ -4,20 +4,21 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.completion import complete_reference
+from olympia_cli.cli.boundary import confirm, confirm_unknown
 from olympia_cli.cli.options import DryRun, Message, RetryFor, Yes, parse_seconds
 from olympia_cli.cli.output import render
+from olympia_cli.cli.output.log import say_plan
 from olympia_cli.cli.session import Session
-from olympia_cli.cli.talk import confirm, confirm_unknown
+from olympia_cli.errors import Damaged
+from olympia_cli.names import parse_reference, plural
+from olympia_cli.ops import inspect
 
 EXAMPLES = ["olympia rollback v12 --dry-run", "olympia rollback 2h -m 'bad load'", "olympia rollback latest~1 --yes"]
 
 
 def run(
     ctx: typer.Context,
-    reference: Annotated[
-        str, typer.Argument(metavar="REF", help="The version to return to.", autocompletion=complete_reference)
-    ],
+    reference: Annotated[str, typer.Argument(metavar="REF", help="The version to return to.")],
     yes: Yes = False,
     even_if_unknown: Annotated[
         bool, typer.Option("--even-if-unknown", help="Roll back even if the changes cannot be computed.")
@@ -35,10 +36,6 @@ def run(
     --prefer rollback` rolls back too, and names the losses.
     """
     from olympia_cli.catalog.retained import keep_protection
-    from olympia_cli.cli.output.log import say_plan
-    from olympia_cli.errors import Damaged
-    from olympia_cli.names import parse_reference, plural
-    from olympia_cli.ops.inspect import changed_fields, diff
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     transaction = session.catalog.begin()
@@ -48,7 +45,7 @@ def run(
     changes, unknown = 0, ""
     try:
         after = keep_protection(target.definition, current.definition)
-        changes = say_plan(session, diff(current, target), changed_fields(current.definition, after))
+        changes = say_plan(session, inspect.diff(current, target), inspect.changed_fields(current.definition, after))
     except Damaged as damaged:
         unknown = damaged.message
         session.say(f"  the changes cannot be shown: {unknown}")

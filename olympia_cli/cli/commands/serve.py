@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.options import Output
+from olympia_cli.cli.options import Output, parse_properties, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import ServerMissing
+from olympia_cli.rest import MIB, Settings
 
 EXAMPLES = [
     "olympia serve",
@@ -60,14 +62,10 @@ def run(
     line of JSON on stderr. SIGTERM and Ctrl-C stop the server once running requests are answered. The extra serve must
     be installed.
     """
-    from olympia_cli.cli.options import parse_properties, parse_seconds
-
     session = Session(ctx)
     try:
-        from olympia_cli.rest import MIB, Running, Settings
+        from olympia_cli.rest import Running
     except ImportError as missing:
-        from olympia_cli.errors import ServerMissing
-
         raise ServerMissing(f"{missing.name} is not installed, or too old") from None
     settings = Settings(
         host=host,

@@ -9,7 +9,6 @@ import typer
 
 from olympia_cli.cli.commands import objects
 from olympia_cli.cli.commands.objects import TABLES
-from olympia_cli.cli.completion import complete_new_in_namespace, complete_table
 from olympia_cli.cli.options import (
     At,
     IfNotExists,
@@ -26,6 +25,7 @@ from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Changed, Session
 from olympia_cli.errors import Damaged, InvalidOption, TableNotFound
 from olympia_cli.names import NamespaceName, full_name, parse_table, plural
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
@@ -72,12 +72,12 @@ EXAMPLES = {
     ],
 }
 
-Table = Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_table)]
+Table = Annotated[str, typer.Argument(metavar="NS.T", help="The table.")]
 
 
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_new_in_namespace)],
+    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.")],
     schema: Annotated[
         str,
         typer.Option(
@@ -111,12 +111,12 @@ def create(
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
     with iceberg_catalog(session, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg import identifier_of, parse_schema, partition_spec, read_schema_text, sort_order
+        from olympia_cli.iceberg import parse_schema, partition_spec, read_schema_text, sort_order
 
         columns = parse_schema(read_schema_text(schema))
         spec, order = partition_spec(partition_by or (), columns), sort_order(sort_by or (), columns)
         create_table = catalog.create_table_if_not_exists if if_not_exists else catalog.create_table
-        create_table(identifier_of(table), columns, location, spec, order, properties)
+        create_table((table.namespace, table.name), columns, location, spec, order, properties)
         if catalog.last_version is None and txn is None:
             # the table existed already
             catalog.last_version = catalog.version
@@ -125,7 +125,7 @@ def create(
 
 def register(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.", autocompletion=complete_new_in_namespace)],
+    name: Annotated[str, typer.Argument(metavar="NS.T", help="The table.")],
     metadata_location: Annotated[str, typer.Option(metavar="URI", help="Location of the table's Iceberg metadata.")],
     verify: Annotated[
         bool, typer.Option("--verify", help="Read the file, and refuse it if it is not metadata.")
@@ -183,10 +183,9 @@ def show(
     session = Session(ctx)
     table = session.table_name(name)
     view = session.view(at, txn, table)
-    from olympia_cli.ops.inspect import describe_object
 
     entry = view.table(table)
-    description = describe_object(entry, view.version)
+    description = inspect.describe_object(entry, view.version)
     if not schema:
         render.record(session, description, name=str(table))
         return
@@ -240,7 +239,7 @@ def alter(
     in the table's own metadata, which engines follow, such as write.format.default. These options and those for columns
     write a new metadata file. `table show --schema` shows both kinds.
     """
-    from olympia_cli.cli.iceberg_tables import say_other_place
+    from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog, say_other_place
 
     session, table, properties = Session(ctx), parse_table(name), parse_properties(set)
     inside, renames = parse_properties(set_iceberg), parse_renames(rename_column)
@@ -261,8 +260,6 @@ def alter(
         raise InvalidOption(
             "--metadata-location replaces the metadata that the other options change", hint="run two commands"
         )
-    from olympia_cli.cli.iceberg_tables import changed, iceberg_catalog
-
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
         from olympia_cli.iceberg import Alteration, alter, parse_column
 
@@ -314,14 +311,13 @@ def history(ctx: typer.Context, name: Table, at: At = None) -> None:
     terminal, long names of metadata files are shortened; -o wide shows them in full.
     """
     from olympia_cli.cli.output.log import age, short_location
-    from olympia_cli.ops.inspect import history
 
     session = Session(ctx)
     table = session.table_name(name)
     snapshot = session.snapshot(at, table)
     now = session.catalog.clock.now_millis()
     unread: dict[int, Damaged] = {}
-    revisions = list(history(snapshot, table, unread=unread.__setitem__))
+    revisions = list(inspect.history(snapshot, table, unread=unread.__setitem__))
     if not revisions and unread:
         raise unread[max(unread)]
     for version, damaged in unread.items():
@@ -397,9 +393,9 @@ def append(
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, txn=txn, message=message, retry_for=retry_for) as catalog:
-        from olympia_cli.iceberg import identifier_of, read_files
+        from olympia_cli.iceberg import read_files
 
-        target = catalog.load_table(identifier_of(table))
+        target = catalog.load_table((table.namespace, table.name))
         rows = read_files(files, target)
         if rows.num_rows:
             target.append(rows)
@@ -422,9 +418,9 @@ def head(
 
     session, table = Session(ctx), parse_table(name)
     with iceberg_catalog(session, table, at=at, txn=txn) as catalog:
-        from olympia_cli.iceberg import first_rows, identifier_of
+        from olympia_cli.iceberg import first_rows
 
-        iceberg_table = catalog.load_table(identifier_of(table))
+        iceberg_table = catalog.load_table((table.namespace, table.name))
         columns = [Column(field.name, field.name) for field in iceberg_table.schema().fields]
         rows = list(first_rows(iceberg_table, count))
         render.records(

@@ -1,23 +1,26 @@
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from olympia_cli.cli.completion import complete_object
 from olympia_cli.cli.engine import Conf, EngineOption, EngineWord, Master, Parallelism, Remote, engine
-from olympia_cli.cli.options import At, Output
+from olympia_cli.cli.options import At, Output, check_one
 from olympia_cli.cli.output import render
+from olympia_cli.cli.output.files import MAX_PROBLEMS, Problems, print_rows, print_written
+from olympia_cli.cli.output.log import parse_object
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.names import Kind, TableName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
 
     from olympia_cli.catalog.snapshot import Snapshot
-    from olympia_cli.cli.output.files import Problems
-    from olympia_cli.names import NamespaceName, ObjectName, TableName
+    from olympia_cli.names import NamespaceName, ObjectName
     from olympia_cli.spark import SparkEngine
 
 EXAMPLES = [
@@ -34,7 +37,7 @@ def run(
     ctx: typer.Context,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NS[.T]]", help="Only this namespace or table.", autocompletion=complete_object),
+        typer.Argument(metavar="[NS[.T]]", help="Only this namespace or table."),
     ] = None,
     at: At = None,
     schemas: Annotated[
@@ -62,13 +65,8 @@ def run(
 
     On a terminal, long locations are shortened; -o wide shows them in full.
     """
-    from olympia_cli.cli.output.files import Problems
-    from olympia_cli.cli.output.log import parse_object
-    from olympia_cli.errors import InvalidOption
-
     session = Session(ctx)
-    if to is not None and save_as is not None:
-        raise InvalidOption("--to and --save-as do not go together", hint="give one of them")
+    check_one(("--to", to), ("--save-as", save_as))
     if save_as is not None and where is not EngineWord.SPARK and master is None and remote is None:
         # a session that `auto` starts ends with this process, and takes its tables along
         raise InvalidOption("--save-as needs Spark", hint="add --engine spark, or use --to")
@@ -113,7 +111,6 @@ class Request:
 
 
 def _here(session: Session, request: Request, problems: Problems) -> None:
-    from olympia_cli.cli.output.files import print_rows, print_written
     from olympia_cli.iceberg import OF_FILES, OF_TABLES, TABLE, check_folder, take_inventory, write_folder
 
     if request.to is not None:
@@ -139,8 +136,6 @@ def _here(session: Session, request: Request, problems: Problems) -> None:
 
 def _tables(snapshot: Snapshot, within: NamespaceName | TableName | None) -> Iterator[dict[str, Any]]:
     """Return the tables to read, with the paths of their definitions. Raise now if a named one is missing."""
-    from olympia_cli.names import Kind, TableName
-
     entries: Iterable[tuple[ObjectName, str]]
     if isinstance(within, TableName):
         entries = [(within, snapshot.table(within).path)]
@@ -154,9 +149,6 @@ def _tables(snapshot: Snapshot, within: NamespaceName | TableName | None) -> Ite
 
 
 def _on_spark(session: Session, engine: SparkEngine, request: Request, problems: Problems) -> None:
-    from contextlib import ExitStack
-
-    from olympia_cli.cli.output.files import MAX_PROBLEMS, print_rows, print_written
     from olympia_cli.spark import data_files, save_table, spark_path, write_parquet
 
     planned = data_files(

@@ -5,10 +5,12 @@ from typing import Annotated, Any
 
 import typer
 
-from olympia_cli.cli.completion import complete_reference
 from olympia_cli.cli.options import At, Output
-from olympia_cli.cli.output import render
+from olympia_cli.cli.output import render, visible
+from olympia_cli.cli.output.log import age
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import InvalidOption
+from olympia_cli.names import NamespaceName, ObjectName, time_text
 
 EXAMPLES = [
     "olympia time-travel 2026-11-15",
@@ -21,7 +23,7 @@ def run(
     ctx: typer.Context,
     reference: Annotated[
         str | None,
-        typer.Argument(metavar="[REF]", help="A version, a time, a duration ago, …", autocompletion=complete_reference),
+        typer.Argument(metavar="[REF]", help="A version, a time, a duration ago, …"),
     ] = None,
     at: At = None,
 ) -> None:
@@ -30,11 +32,6 @@ def run(
     A time means the newest version created at or before it. REF and --at mean the same. Commands that show or list
     objects have --at, too.
     """
-    from olympia_cli.cli.output.escape import visible
-    from olympia_cli.cli.output.log import age
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.names import NamespaceName, ObjectName, time_text
-
     session = Session(ctx)
     if (reference is None) == (at is None):
         problem = "no version is named" if at is None else "REF and --at do not go together"

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from olympia_cli.cli.options import At, Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import render, visible
+from olympia_cli.cli.output.node import draw_tree, tree_line
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import Damaged, InvalidOption, StorageFailed
+from olympia_cli.names import parse_reference, plural
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
     from olympia_cli.ops.inspect import Shape, TreeNode
@@ -40,36 +43,30 @@ def run(
     Shows the levels, the sizes of the nodes and how full they are; every node is read once. Piped output has one line
     per node. A damaged node is shown in its place, and the exit code is 40.
     """
-    from olympia_cli.errors import InvalidOption
-    from olympia_cli.names import parse_reference
-    from olympia_cli.ops.inspect import find_root, tree_shape
-
     for option, value in (("--depth", depth), ("--max-children", max_children)):
         if value is not None and value < 0:
             raise InvalidOption(f"{option} {value} is negative", hint="give a number; 0 is all")
     session = Session(ctx)
-    file = find_root(session.catalog, parse_reference(at or "latest"))
+    file = inspect.find_root(session.catalog, parse_reference(at or "latest"))
     levels = _bound(depth, DEPTH)
     output = session.output
     if svg is None and (output in (Output.JSONL, Output.CSV, Output.NAME) or (_is_text(output) and not session.is_tty)):
         with session.out() as out:
             lines = _Lines(session, out)
             # lines are written as nodes are read, so no node is kept to be drawn
-            shape = tree_shape(session.store, file, depth=1, max_children=0, on_node=_down_to(depth, lines.write))
+            shape = inspect.tree_shape(
+                session.store, file, depth=1, max_children=0, on_node=_down_to(depth, lines.write)
+            )
     else:
         # JSON has all children, for programs
         width = _bound(max_children, None if output is Output.JSON else MAX_CHILDREN)
-        shape = tree_shape(session.store, file, depth=levels, max_children=width)
+        shape = inspect.tree_shape(session.store, file, depth=levels, max_children=width)
         _draw(session, shape, svg)
     _end(shape)
 
 
 def _draw(session: Session, shape: Shape, svg: str | None) -> None:
-    from olympia_cli.cli.output.tree import draw_tree
-
     if svg is not None:
-        from olympia_cli.errors import StorageFailed
-
         try:
             render.svg(session, lambda console: draw_tree(console, shape), svg, f"{session.store.uri} v{shape.version}")
         except OSError as error:
@@ -93,8 +90,6 @@ class _Lines:
             self._csv(dict(zip(self._keys, self._keys, strict=True)))
 
     def write(self, node: TreeNode) -> None:
-        from olympia_cli.cli.output.tree import tree_line
-
         value = {"level": node.level, **node.describe()}
         del value["children"]
         if self._session.output is Output.JSONL:
@@ -123,9 +118,6 @@ def _is_text(output: Output) -> bool:
 
 
 def _end(shape: Shape) -> None:
-    from olympia_cli.errors import Damaged
-    from olympia_cli.names import plural
-
     if shape.failure is not None:
         raise shape.failure
     if shape.damaged:

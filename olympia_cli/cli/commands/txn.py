@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
-from olympia_cli.cli.completion import complete_transaction
+from olympia_cli.cli.boundary import confirm
 from olympia_cli.cli.options import Atomic, DryRun, Message, Output, RetryFor, Yes, parse_isolation, parse_seconds
 from olympia_cli.cli.output import render
+from olympia_cli.cli.output.log import action_line
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Changed, Session
-from olympia_cli.cli.talk import confirm
 from olympia_cli.names import plural
+from olympia_cli.ops import inspect
 
 EXAMPLES = {
     "begin": [
@@ -26,9 +27,7 @@ EXAMPLES = {
     "abort": ["olympia txn abort $ID", "olympia txn abort $ID --yes"],
 }
 
-TransactionId = Annotated[
-    str, typer.Argument(metavar="ID", help="The transaction.", autocompletion=complete_transaction)
-]
+TransactionId = Annotated[str, typer.Argument(metavar="ID", help="The transaction.")]
 
 
 def begin(
@@ -43,17 +42,14 @@ def begin(
     Commands with --txn ID work inside the transaction, in any process, until txn commit.
     """
     from olympia_cli.catalog import distributed
-    from olympia_cli.ops.inspect import describe_saved
 
     session = Session(ctx)
     begun = distributed.begin(session.catalog, None if isolation is None else parse_isolation(isolation))
-    render.record(session, describe_saved(begun.saved, session.catalog), name=begun.id)
+    render.record(session, inspect.describe_saved(begun.saved, session.catalog), name=begun.id)
 
 
 def ls(ctx: typer.Context) -> None:
     """List the distributed transactions."""
-    from olympia_cli.ops.inspect import list_transactions
-
     session = Session(ctx)
     columns = [
         Column("id", "TRANSACTION"),
@@ -70,7 +66,7 @@ def ls(ctx: typer.Context) -> None:
         session,
         "transactions",
         columns,
-        list_transactions(session.catalog),
+        inspect.list_transactions(session.catalog),
         name=lambda row: str(row["id"]),
         title="transactions",
     )
@@ -81,13 +77,9 @@ def show(
     id: TransactionId,
 ) -> None:
     """Show the staged changes of a distributed transaction."""
-    from olympia_cli.ops.inspect import show_transaction
-
     session = Session(ctx)
-    description = show_transaction(session.catalog, id)
+    description = inspect.show_transaction(session.catalog, id)
     if session.output in (Output.TABLE, Output.WIDE):
-        from olympia_cli.cli.output.log import action_line
-
         actions = description.pop("actions")
         render.record(session, description, name=id)
         with session.out() as out:
@@ -134,11 +126,10 @@ def abort(
     aborted too. A commit that another process has already begun is not stopped.
     """
     from olympia_cli.catalog import distributed
-    from olympia_cli.ops.inspect import count_staged
 
     session = Session(ctx)
     save = distributed.look(session.store, id)
-    count = count_staged(session.catalog, save.id)
+    count = inspect.count_staged(session.catalog, save.id)
     staged = "staged actions that cannot be loaded" if count is None else plural(count, "staged action")
     session.say(f"transaction {save.id} has {staged}")
     if not dry_run:

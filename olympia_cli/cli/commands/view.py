@@ -8,7 +8,6 @@ import typer
 
 from olympia_cli.cli.commands import objects
 from olympia_cli.cli.commands.objects import VIEWS
-from olympia_cli.cli.completion import complete_new_in_namespace, complete_view
 from olympia_cli.cli.options import (
     At,
     DefaultNamespace,
@@ -27,6 +26,7 @@ from olympia_cli.cli.options import (
 from olympia_cli.cli.output import render
 from olympia_cli.cli.session import Session
 from olympia_cli.names import NamespaceName, parse_view
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
@@ -55,12 +55,12 @@ EXAMPLES = {
     ],
 }
 
-View = Annotated[str, typer.Argument(metavar="NS.V", help="The view.", autocompletion=complete_view)]
+View = Annotated[str, typer.Argument(metavar="NS.V", help="The view.")]
 
 
 def create(
     ctx: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="NS.V", help="The view.", autocompletion=complete_new_in_namespace)],
+    name: Annotated[str, typer.Argument(metavar="NS.V", help="The view.")],
     plan: Plan,
     schema: ViewSchema = "",
     refers_to: References = None,
@@ -132,9 +132,8 @@ def show(ctx: typer.Context, name: View, at: At = None, txn: InTxn = None) -> No
     session = Session(ctx)
     view_name = session.view_name(name)
     view = session.view(at, txn, view_name)
-    from olympia_cli.ops.inspect import describe_object
 
-    render.record(session, describe_object(view.view(view_name), view.version), name=str(view_name))
+    render.record(session, inspect.describe_object(view.view(view_name), view.version), name=str(view_name))
 
 
 alter = objects.alter_command(VIEWS, "Set and unset properties of a view.")

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import size
+from olympia_cli.cli.output import render, size
+from olympia_cli.cli.output.fsck import versions_text
 from olympia_cli.cli.session import Session
 from olympia_cli.names import plural
+from olympia_cli.ops import expire, fsck
 
 if TYPE_CHECKING:
     from olympia_cli.ops.expire import ExpirePlan, Going, PolicyOutcome, PurgePlan, UndoPlan
@@ -54,10 +55,7 @@ def plan(session: Session, plan: ExpirePlan) -> None:
         session.say(f"expire  {versions_said(mark.expired)}: {_totals(mark.files)}")
     session.say(f"keep    {versions_said([version.version for version in mark.kept_versions])}")
     if mark.damaged:
-        from olympia_cli.cli.output.fsck import versions_text
-        from olympia_cli.ops.fsck import ranges
-
-        versions = versions_text(ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
+        versions = versions_text(fsck.ranges(mark.damaged), "…") + (" is" if len(mark.damaged) == 1 else " are")
         why = "known to be damaged, and may need any of them"
         if mark.damaged[-1] < mark.aside_before:
             why = "of the former catalog, and stay until promote --forget"
@@ -126,12 +124,10 @@ def simulation(session: Session, outcomes: Sequence[PolicyOutcome], version: int
 
 
 def marks(session: Session, quarantine_millis: int) -> None:
-    from olympia_cli.ops.expire import list_marks
-
     head, documents = session.snapshot(), session.output in DOCUMENTS
     values = (
         mark if documents else {**mark, "expired": versions_said(mark["expired_versions"])}
-        for mark in list_marks(head, quarantine_millis)
+        for mark in expire.list_marks(head, quarantine_millis)
     )
     render.records(
         session,

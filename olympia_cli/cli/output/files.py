@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import render, visible
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session
-from olympia_cli.errors import InvalidOption, OlympiaError, PathMissing, command_words
-from olympia_cli.iceberg import TableFiles, describe_metadata
+from olympia_cli.errors import InvalidOption, OlympiaError, PartlyDone, PathMissing, command_words
 from olympia_cli.masking import masked
-from olympia_cli.names import plural
-from olympia_cli.ops.verify_metadata import parse_metadata
+from olympia_cli.names import full_name, plural
 
 SHOWN_PROBLEMS = 20
 MAX_PROBLEMS = 1000
@@ -85,8 +83,6 @@ class Problems:
         """Warn of the problems. Raise PartlyDone if there is one."""
         if not self.count:
             return
-        from olympia_cli.errors import PartlyDone
-        from olympia_cli.names import full_name
 
         for problem in self.rows[:SHOWN_PROBLEMS]:
             session.say(f"warning: table {full_name(problem['namespace'], problem['name'])}: {problem['reason']}")
@@ -103,8 +99,6 @@ def print_rows(
     session: Session, version: int, kind: str, rows: Iterable[Mapping[str, Any]], problems: Problems
 ) -> None:
     """Print the rows of files or of tables as they come."""
-    from olympia_cli.names import full_name
-
     values = (_describe(row, kind) for row in problems.apart(rows))
     render.records(
         session,
@@ -126,8 +120,6 @@ def print_written(session: Session, version: int, kind: str, count: int, where: 
 
 def _describe(row: Mapping[str, Any], kind: str) -> dict[str, Any]:
     """Convert a row for JSON: bounds to hexadecimal, schemas to objects."""
-    import json
-
     plain: tuple[str, ...] = ("namespace", "name", "id", "metadata_location", "format_version", "snapshot_id")
     if kind == "table":
         parsed = {key: None if row.get(key) is None else json.loads(row[key]) for key in ("schema", "partition_spec")}
@@ -157,6 +149,9 @@ def read_description(session: Session, location: str, name: str) -> dict[str, An
     """Read the table's metadata file, and describe it."""
     if not location:
         raise InvalidOption(f"the table {name} has no metadata location, so its schema is unknown", hint="")
+    from olympia_cli.iceberg import TableFiles, describe_metadata
+    from olympia_cli.ops.verify_metadata import parse_metadata
+
     with closing(TableFiles(session.location.options, session.store.uri.partition("://")[0])) as files:
         [(_, data)] = files.read([location])
     if isinstance(data, PathMissing):

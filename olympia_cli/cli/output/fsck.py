@@ -7,12 +7,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import render, visible
 from olympia_cli.cli.session import Session
 from olympia_cli.names import plural
-from olympia_cli.ops.fsck import CODES, Report, Severity, not_read, shown
-from olympia_cli.pages import template
+from olympia_cli.ops import fsck
 
 if TYPE_CHECKING:
     from olympia_cli.cli.fsck_actions import NextCommand
@@ -36,8 +34,6 @@ def print_report(
     `commands` are the next commands. With `to_repair`, a plan of a repair follows. `more` has further keys of the JSON
     document.
     """
-    from olympia_cli.ops.fsck import describe_finding, shown
-
     if session.output is Output.JSON:
         steps = [command.describe() for command in commands]
         render.document(session, {**report.describe(), "next": steps, **(more or {})})
@@ -45,11 +41,11 @@ def print_report(
     with session.out(paged=True) as out:
         if session.output is Output.JSONL:
             for finding in report.findings:
-                out.write(render.json_text(session, describe_finding(finding)) + "\n")
+                out.write(render.json_text(session, fsck.describe_finding(finding)) + "\n")
         elif session.output is Output.CSV:
-            render.csv_rows(session, out, _CSV, map(describe_finding, report.findings))
+            render.csv_rows(session, out, _CSV, map(fsck.describe_finding, report.findings))
         elif session.output is Output.NAME:
-            for path in dict.fromkeys(shown(finding).path for finding in report.findings if finding.path):
+            for path in dict.fromkeys(fsck.shown(finding).path for finding in report.findings if finding.path):
                 out.write(visible(path) + "\n")
         else:
             news = [finding for finding in report.findings if not session.quiet or is_news(finding)]
@@ -61,16 +57,12 @@ def print_report(
 
 def is_news(finding: Finding) -> bool:
     """Return whether --quiet prints the finding."""
-    from olympia_cli.ops.fsck import Severity
-
-    return finding.severity is not Severity.INFO and not finding.acknowledged
+    return finding.severity is not fsck.Severity.INFO and not finding.acknowledged
 
 
 def write_finding(session: Session, out: TextIO, finding: Finding) -> None:
     """Print a finding, as a block for people or as a line for pipes."""
-    from olympia_cli.ops.fsck import shown
-
-    (_write_block if session.is_tty else _write_line)(session, out, shown(finding))
+    (_write_block if session.is_tty else _write_line)(session, out, fsck.shown(finding))
 
 
 def versions_text(ranges: Sequence[tuple[int, int]], dash: str = "-") -> str:
@@ -132,9 +124,7 @@ def _parts(session: Session, finding: Finding) -> Iterator[tuple[str, list[str]]
 
 
 def _verdict(session: Session, report: Report, to_repair: bool) -> str:
-    from olympia_cli.ops.fsck import Severity, not_read
-
-    counts = [(report.count(severity), str(severity)) for severity in Severity]
+    counts = [(report.count(severity), str(severity)) for severity in fsck.Severity]
     summary = ", ".join(f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count)
     acknowledged_count = sum(finding.acknowledged for finding in report.findings)
     summary += f" ({acknowledged_count:,} acknowledged)" if acknowledged_count else ""
@@ -152,7 +142,7 @@ def _verdict(session: Session, report: Report, to_repair: bool) -> str:
         return f"{_colored(session, 'TO REPAIR', '1;33')}  {checked}; {summary or 'nothing found'}"
     if not report.complete:
         return f"{_colored(session, 'INCOMPLETE', '1;33')}  {checked} so far; {summary or 'nothing found'}"
-    unread = ", ".join(f"{part} ({option})" for part, option in not_read(report))
+    unread = ", ".join(f"{part} ({option})" for part, option in fsck.not_read(report))
     scope = f"{checked}; not read: {unread}" if unread else checked
     return f"{_colored(session, 'SOUND', '1;32')}  {scope}; {summary or 'nothing found'}"
 
@@ -172,7 +162,9 @@ def report_page(report: Report, uri: str, now_millis: int, commands: Sequence[tu
 
     `commands` are the next steps, each with its loss and its reason.
     """
-    counts = [f"{report.count(severity):,} {severity}" for severity in Severity if report.count(severity)]
+    counts = [f"{report.count(severity):,} {severity}" for severity in fsck.Severity if report.count(severity)]
+    from olympia_cli.pages import template
+
     page = template("fsck.html").render(
         command="fsck",
         uri=uri,
@@ -181,9 +173,9 @@ def report_page(report: Report, uri: str, now_millis: int, commands: Sequence[tu
         commands=commands,
         counts=", ".join(counts),
         last_sound="none was found" if report.last_sound_version is None else f"v{report.last_sound_version}",
-        left=", ".join(f"{part} ({option})" for part, option in not_read(report)),
-        findings=[shown(finding) for finding in report.findings],
-        codes=CODES,
+        left=", ".join(f"{part} ({option})" for part, option in fsck.not_read(report)),
+        findings=[fsck.shown(finding) for finding in report.findings],
+        codes=fsck.CODES,
         most=NAMED,
     )
     return f"{page}\n"

@@ -1,20 +1,22 @@
-"""Printing the result of an import, for all kinds of sources."""
+"""The commit of an import and the printing of its result, for all kinds of sources."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import size, visible
+from olympia_cli.cli.output import render, size, visible
 from olympia_cli.cli.output.fsck import write_finding
 from olympia_cli.cli.session import Session
+from olympia_cli.errors import PartlyDone
 from olympia_cli.masking import masked
 from olympia_cli.names import plural, time_text
+from olympia_cli.ops import fsck
 
 if TYPE_CHECKING:
+    from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.importers import ImportedTable, ImportResult, Omission
     from olympia_cli.importers.deltacat import SourceTransaction
     from olympia_cli.importers.iox import Checked
@@ -27,6 +29,25 @@ COLUMNS_SHOWN = 8
 """Number of columns per table to show on a terminal; `-o wide` and JSON have all of them."""
 
 
+def commit_import(
+    session: Session, bring: Callable[[Transaction], ImportResult], message: str, retry_for: str, dry_run: bool
+) -> tuple[ImportResult, int]:
+    """Make the changes of an import as one commit, or only stage them. Return the result and the version."""
+    if dry_run:
+        transaction = session.catalog.begin()
+        return bring(transaction), transaction.base.version
+    results: list[ImportResult] = []
+    changed = session.change(
+        lambda transaction: results.append(bring(transaction)),
+        message=message,
+        retry_for=retry_for,
+        again=True,
+        atomic=True,
+    )
+    assert changed.version is not None
+    return results[-1], changed.version
+
+
 def print_imported(
     session: Session,
     outcome: ImportResult,
@@ -37,8 +58,6 @@ def print_imported(
     **more: Any,
 ) -> None:
     """Print the result, and raise PartlyDone if objects were left out. `more` has further keys for JSON."""
-    from olympia_cli.errors import PartlyDone
-
     if dry_run:
         _print_tables(session, outcome)
     words = [f"{plural(len(outcome.created), 'table')} {'to register' if dry_run else 'registered'}"]
@@ -156,17 +175,15 @@ def _describe(session: Session, outcome: ImportResult, version: int) -> dict[str
 
 def print_checked(session: Session, result: Checked) -> int:
     """Print the damage of a source. Return the exit code."""
-    from olympia_cli.ops.fsck import describe_finding
-
     checked = {"transactions": result.transactions, "checkpoints": result.checkpoints, "files": result.files}
     if session.output is Output.JSON:
-        findings = [describe_finding(finding) for finding in result.findings]
+        findings = [fsck.describe_finding(finding) for finding in result.findings]
         versions = {"oldest": result.revisions[0], "latest": result.revisions[1]}
         document = {"source_versions": versions, "checked": checked, "findings": findings, "damaged": result.is_damaged}
         render.document(session, document)
     elif session.output is Output.JSONL:
         for finding in result.findings:
-            render.line(session, render.json_text(session, describe_finding(finding)))
+            render.line(session, render.json_text(session, fsck.describe_finding(finding)))
     elif result.findings or not session.quiet:
         with session.out(paged=True) as out:
             for finding in result.findings:
@@ -218,25 +235,23 @@ def _time(nanos: int) -> str:
 
 def print_deltacat_checked(session: Session, source: str, checked: dict[str, int], findings: Sequence[Finding]) -> int:
     """Print one finding per line, then the verdict. Return the exit code."""
-    from olympia_cli.ops.fsck import Severity, describe_finding
-
     damaged = any(finding.is_damage for finding in findings)
     if session.output is Output.JSON:
-        rows = [describe_finding(finding) for finding in findings]
+        rows = [fsck.describe_finding(finding) for finding in findings]
         render.document(session, {"source": source, "checked": checked, "findings": rows, "damaged": damaged})
         return 50 if damaged else 0
     with session.out(paged=True) as out:
         if session.output is Output.JSONL:
-            out.writelines(render.json_text(session, describe_finding(finding)) + "\n" for finding in findings)
+            out.writelines(render.json_text(session, fsck.describe_finding(finding)) + "\n" for finding in findings)
         elif session.output is Output.CSV:
-            render.csv_rows(session, out, _FIELDS, map(describe_finding, findings))
+            render.csv_rows(session, out, _FIELDS, map(fsck.describe_finding, findings))
         elif findings or not session.quiet:
             for finding in findings:
                 out.write(
                     "\t".join(map(visible, (str(finding.severity), finding.code, finding.path, finding.message))) + "\n"
                 )
             counts = (
-                (sum(finding.severity is severity for finding in findings), str(severity)) for severity in Severity
+                (sum(finding.severity is severity for finding in findings), str(severity)) for severity in fsck.Severity
             )
             words = ", ".join(f"{count} {word}" for count, word in counts if count) or "nothing found"
             files = ", ".join(

@@ -4,25 +4,24 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
-from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.versions import read_root
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output import render
-from olympia_cli.cli.output.escape import visible
+from olympia_cli.cli.output import render, visible
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import Damaged, VersionNotFound
 from olympia_cli.names import Kind, NamespaceName, quote_part, time_text
 from olympia_cli.names import full_name as quoted
-from olympia_cli.ops.inspect import LogEntry, ObjectChange, changed_fields, describe_action, diff
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
-    from olympia_cli.cli.session import Session
-    from olympia_cli.names import NamespaceName, TableName
+    from olympia_cli.catalog.snapshot import Snapshot
+    from olympia_cli.names import TableName
+    from olympia_cli.ops.inspect import LogEntry, ObjectChange
 
 _SIGNS = {"CREATE": "+", "RESTORE": "+", "DROP": "-", "RENAME": ">", "EXISTS": "?", "DESCRIBE": "?", "SELECT": "?"}
 _QUOTED = re.compile(r'"((?:[^"]|"")+)"')
@@ -186,12 +185,14 @@ def patch_lines(entry: LogEntry) -> Patched:
 
 
 def _patch(new: Snapshot, previous: int) -> Iterator[str]:
+    from olympia_cli.catalog.snapshot import Snapshot
+    from olympia_cli.catalog.versions import read_root
+
     old = Snapshot(new.store, read_root(new.store, previous, new.file.width), new)
-    if old.root.catalog_def != new.root.catalog_def and (fields := changed_fields(old.definition, new.definition)):
-        yield "~ catalog"
-        for line in field_lines(fields):
-            yield f"  {line}"
-    for change in diff(old, new):
+    if old.root.catalog_def != new.root.catalog_def:
+        lines = [f"  {line}" for line in field_lines(inspect.changed_fields(old.definition, new.definition))]
+        yield from ["~ catalog", *lines] if lines else []
+    for change in inspect.diff(old, new):
         yield change_line(change)
         for line in field_lines(change.all_fields()):
             yield f"  {line}"
@@ -218,7 +219,7 @@ def folded_changes(changes: Iterable[ObjectChange]) -> Iterator[tuple[str, int]]
 
 
 def told_changes(
-    changes: Iterable[ObjectChange], fields: Callable[[ObjectChange], Fields] = ObjectChange.fields
+    changes: Iterable[ObjectChange], fields: Callable[[ObjectChange], Fields] = lambda change: change.fields()
 ) -> Iterator[tuple[str, int]]:
     """Yield lines like `folded_changes`, but one per change that has fields to show, with the fields below it."""
     for has_fields, group in groupby(changes, key=lambda change: bool(fields(change))):
@@ -259,7 +260,7 @@ def _value(value: Any) -> str:
 
 # Printing the log: blocks for people, with or without a graph; lines for pipes; JSON and CSV for programs.
 
-Patch = Callable[[LogEntry], Patched]
+Patch = Callable[["LogEntry"], Patched]
 NO_PATCH = Patched([], False)
 _STYLES = {"+": "32", "-": "31", "~": "33", ">": "36"}
 
@@ -279,7 +280,7 @@ def describe(entry: LogEntry) -> dict[str, Any]:
         "transaction_id": entry.transaction_id or None,
         "by": entry.by or None,
         "message": entry.message or None,
-        "actions": [describe_action(action) for action in entry.changes],
+        "actions": [inspect.describe_action(action) for action in entry.changes],
     }
     return {**values, "unreadable": entry.unreadable} if entry.unreadable else values
 
@@ -298,7 +299,7 @@ def print_log(
     """Print the entries as they come."""
     with session.out(paged=paged) as out:
         if session.output is Output.JSON:
-            render.json_list(session, out, "versions", map(describe, entries), {})
+            render.json_list(out, "versions", map(describe, entries), {})
         elif session.output is Output.JSONL:
             for entry in entries:
                 out.write(render.json_text(session, describe(entry)) + "\n")
@@ -388,7 +389,7 @@ def _print_blocks(
 def _print_lines(session: Session, out: TextIO, entries: Iterable[LogEntry], now: int, graph: bool) -> None:
     """Print one line per version. With a graph, the versions that a rollback undid have a lane of their own."""
     paint = painter(session)
-    lanes = _Lanes(_marks(session))
+    lanes = _Lanes(_marks())
     for entry in entries:
         values = describe(entry)
         summary = stat(values["actions"])
@@ -440,10 +441,8 @@ def _age(entry: LogEntry, now: int) -> str:
     return ("?" if created is None else age(created, now)).rjust(4)
 
 
-def _marks(session: Session) -> tuple[str, ...]:
+def _marks() -> tuple[str, ...]:
     """Return the characters of the graph, in ASCII if the output has no others."""
-    import sys
-
     try:
         "●○│┐┘┤─".encode(sys.stdout.encoding or "ascii")
     except UnicodeEncodeError:

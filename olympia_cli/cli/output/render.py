@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import io
+import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice, takewhile
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO
 
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output.escape import dumps, is_plain, visible
+from olympia_cli.cli.output import dumps, is_plain, visible, visible_rows
 from olympia_cli.cli.session import Changed, Session
+from olympia_cli.errors import InvalidOption, quoted
+from olympia_cli.ops import inspect
 
 if TYPE_CHECKING:
     from olympia_cli.format.actions import Action
@@ -86,7 +92,7 @@ def records(
     output = session.output
     with session.out(paged=True) as out:
         if output is Output.JSON:
-            json_list(session, out, plural, values, head or {}, tail)
+            json_list(out, plural, values, head or {}, tail)
         elif output is Output.JSONL:
             for value in values:
                 out.write(json_text(session, value) + "\n")
@@ -101,7 +107,6 @@ def records(
 
 
 def json_list(
-    session: Session,
     out: TextIO,
     plural: str,
     values: Iterable[Any],
@@ -161,26 +166,26 @@ _ACTION = ["version", "transaction", "type", "object", "namespace", "name"]
 
 def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
     """Print the result of a changing command. `more` has further keys for JSON. CSV has a row for each action."""
-    from olympia_cli.ops.inspect import describe_actions
-
     where: dict[str, Any] = {"version": change.version}
     if change.transaction is not None:
         where["transaction"] = change.transaction
-    if session.output is Output.CSV:
-        with session.out() as out:
-            csv_rows(session, out, _ACTION, ({**action, **where} for action in describe_actions(change.actions)))
+    if session.output in (Output.JSON, Output.JSONL):
+        document(session, {**where, "actions": inspect.describe_actions(change.actions), **more})
         return
-    place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
-    summary = text if change.actions else "nothing to do"
-    outcome(session, {**where, "actions": describe_actions(change.actions), **more}, f"{place}  {summary}")
+    with session.out() as out:
+        if session.output is Output.CSV:
+            actions = inspect.describe_actions(change.actions)
+            csv_rows(session, out, _ACTION, ({**action, **where} for action in actions))
+        elif not session.quiet:
+            place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
+            out.write(visible(f"{place}  {text if change.actions else 'nothing to do'}") + "\n")
 
 
 def say_actions(session: Session, actions: Iterable[Action]) -> None:
     """Print actions to stderr, with many similar ones on one line."""
     from olympia_cli.cli.output.log import folded
-    from olympia_cli.ops.inspect import describe_actions
 
-    for row in folded(describe_actions(actions)):
+    for row in folded(inspect.describe_actions(actions)):
         session.say(f"  {row.text}")
 
 
@@ -192,8 +197,6 @@ def line(session: Session, text: str) -> None:
 
 def wrapped(session: Session, text: str, indent: int) -> list[str]:
     """Break the text into lines that fit beside an indentation. Words are not broken, so that paths can be copied."""
-    from textwrap import wrap
-
     room = max(session.width - indent, 20)
     return wrap(text, room, break_long_words=False, break_on_hyphens=False) or [""]
 
@@ -240,7 +243,7 @@ def _write_rows(
         for value in chain(first, values):
             out.write("  ".join([visible(_cell(value.get(key))) for key in keys]) + "\n")
         return
-    cells = [[visible(_for_people(value.get(key))) for key in keys] for value in first]
+    cells = [[visible(for_people(value.get(key))) for key in keys] for value in first]
     if session.output is not Output.WIDE:
         cells = [[_short_time(cell) for cell in row] for row in cells]
     grid = _Grid(
@@ -300,8 +303,6 @@ class _Grid:
 
     def shortened(self, *, without_folders: bool = False) -> _Grid:
         """Shorten places, and move the folder that they share to `common`. The last form has names of files alone."""
-        import re
-
         columns, common = [], dict(self.common)
         for column, cells in zip(self.columns, self._cells(), strict=True):
             folder, short = _short_places(cells) if column.place else ("", cells)
@@ -320,8 +321,6 @@ class _Grid:
 
 def _short_places(cells: Sequence[str]) -> tuple[str, Sequence[str]]:
     """Return the folder that all cells share, and the rest of each with cut UUIDs. Distinct cells stay distinct."""
-    import re
-
     folders = zip(*(cell.split("/")[:-1] for cell in cells), strict=False)
     folder = "".join(f"{parts[0]}/" for parts in takewhile(lambda parts: len(set(parts)) == 1, folders))
     if folder == "/" or folder.endswith("://"):
@@ -349,9 +348,7 @@ def write_lines(out: TextIO, rows: Iterable[Sequence[str]]) -> None:
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> str:
-    if not is_plain("".join(chain.from_iterable(rows))):
-        rows = [[visible(cell) for cell in row] for row in rows]
-    return "".join([line + "\n" for line in map("\t".join, rows)])
+    return "".join([line + "\n" for line in map("\t".join, visible_rows(rows))])
 
 
 def write_pairs(out: TextIO, groups: Iterable[tuple[str, Sequence[str]]]) -> None:
@@ -378,27 +375,19 @@ def _write_blocks(session: Session, out: TextIO, columns: Sequence[Column], rows
 
 def _is_whole(cells: Iterable[str]) -> bool:
     """Return whether a column has values that are copied in one piece: times, ids, versions, locations."""
-    import re
-
     whole = re.compile(rf"{_TIME}|[0-9a-f]{{8}}-[0-9a-f-]{{27}}|v?[0-9]*|\S*/\S*|\S+\.metadata\.json")
     return all(whole.fullmatch(cell) for cell in cells)
 
 
 def _short_time(cell: str) -> str:
     """Cut a time to seconds, as in the log."""
-    import re
-
     return f"{cell[:10]} {cell[11:19]}Z" if re.fullmatch(_TIME, cell) else cell
 
 
 def _write_fields(session: Session, out: TextIO, value: Mapping[str, Any]) -> None:
-    flat = [line for key, field in value.items() for line in _flat(key, field)]
-    width = max((len(visible(key)) for key, _ in flat), default=0)
-    for key, cell in flat:
-        if session.is_tty:
-            out.write(f"{visible(key).ljust(width)}  {visible(cell)}\n")
-        else:
-            out.write(f"{visible(key)}\t{visible(cell)}\n")
+    rows = visible_rows([line for key, field in value.items() for line in _flat(key, field)])
+    width = max((len(key) for key, _ in rows), default=0)
+    out.writelines(f"{key.ljust(width)}  {cell}\n" if session.is_tty else f"{key}\t{cell}\n" for key, cell in rows)
 
 
 def _flat(key: str, value: Any, *, inside: bool = False) -> Iterator[tuple[str, str]]:
@@ -410,7 +399,7 @@ def _flat(key: str, value: Any, *, inside: bool = False) -> Iterator[tuple[str, 
         yield key, _cell(value)
 
 
-def _for_people(value: Any) -> str:
+def for_people(value: Any) -> str:
     """Format a cell for a terminal: the items of a small map or list, without JSON's brackets and quotes."""
     if isinstance(value, Mapping) and not any(isinstance(item, Mapping | list) for item in value.values()):
         return ", ".join(f"{key}={_cell(item)}" for key, item in value.items())
@@ -428,15 +417,12 @@ def _cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping | list):
-        import json
-
         return json.dumps(value, ensure_ascii=False)
     return str(value)
 
 
 def check_output(session: Session, path: str) -> None:
     """Raise InvalidOption for an output file or folder among the files of the catalog."""
-    from olympia_cli.errors import InvalidOption, quoted
     from olympia_cli.format.paths import OWN_FOLDERS
     from olympia_cli.ops.export import path_below
 
@@ -449,8 +435,6 @@ def check_output(session: Session, path: str) -> None:
 
 def svg(session: Session, draw: Callable[[Any], None], path: str, title: str, width: int = 110) -> None:
     """Draw on a recording console, and write the picture."""
-    import io
-
     check_output(session, path)
     from rich.console import Console
 
@@ -464,8 +448,6 @@ def svg(session: Session, draw: Callable[[Any], None], path: str, title: str, wi
 
 def plain_svg(picture: str) -> str:
     """Make a picture look the same everywhere: without web fonts, and without ligatures, which would change C===."""
-    import re
-
     picture = re.sub(r"@font-face \{.*?\}\s*", "", picture, flags=re.DOTALL).replace(
         "Fira Code, monospace", "monospace"
     )

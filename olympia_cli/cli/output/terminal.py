@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from olympia_cli.cli.boundary import is_json, tell
 from olympia_cli.cli.options import Output
-from olympia_cli.cli.output.escape import visible
-from olympia_cli.cli.talk import is_json, tell
+from olympia_cli.cli.output import visible
 from olympia_cli.ops.progress import SILENT, Progress
 
 if TYPE_CHECKING:

@@ -1,26 +1,27 @@
+"""The commands of settings."""
+
 from __future__ import annotations
 
 import typer
 
+from olympia_cli.cli.config import config_path, profiles, settings
 from olympia_cli.cli.options import Output
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.render import Column
 from olympia_cli.cli.session import Session
 
-EXAMPLES = ["olympia config show", "olympia config show --profile prod --json"]
+EXAMPLES = {"show": ["olympia config show", "olympia config show --profile prod --json"]}
 
 SETTINGS = [Column("name", "SETTING"), Column("value", "VALUE"), Column("source", "SOURCE"), Column("from", "FROM")]
 PROFILES = [Column("name", "PROFILE"), Column("catalog", "CATALOG"), Column("options", "STORAGE")]
 
 
-def run(ctx: typer.Context) -> None:
+def show(ctx: typer.Context) -> None:
     """Show the settings in effect, and where each comes from.
 
     A flag beats the environment, which beats the profile. Secrets are masked, and so is every storage option that is
     not known to be harmless. The profiles of the config file follow. No store is accessed.
     """
-    from olympia_cli.cli.config import config_path, profiles, settings
-
     session = Session(ctx)
     setting_rows = [setting.describe() for setting in settings(session)]
     profile_rows = profiles()
