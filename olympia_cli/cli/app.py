@@ -263,7 +263,7 @@ def _shared(
     json: Annotated[bool, typer.Option("--json", help="Short for --output json.")] = False,
     quiet: Annotated[
         bool,
-        typer.Option("--quiet", "-q", help="Print only data and errors, and no verdict when all is well."),
+        typer.Option("--quiet", "-q", help="Print only data, warnings and errors, and no verdict when all is well."),
     ] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Print more messages.")] = False,
     no_color: Annotated[bool, typer.Option("--no-color", help="Print no colours. [NO_COLOR]")] = False,
