@@ -144,19 +144,19 @@ def bring_iox(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
     from olympia_cli.catalog.clock import SystemClock
     from olympia_cli.iceberg import OlympiaCatalog
     from olympia_cli.importers.footers import open_io
-    from olympia_cli.importers.iox.plans import Planner
-    from olympia_cli.importers.iox.source import Source
-    from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
+    from olympia_cli.importers.iox.plans import IoxPlanner
+    from olympia_cli.importers.iox.source import IoxSource
+    from olympia_cli.importers.iox.tables import ImportRun, IoxTables, read_note
     from olympia_cli.importers.objects import Renaming
     from olympia_cli.names import Latest
     from tests.helpers.stores import CountingStore
 
     base, store, here = f"file://{source}", CountingStore(LocalStore(source)), Catalog(LocalStore(dest, durable=False))
     snapshot = here.snapshot()
-    with Source(store, str(source)) as there:
-        tables = IoxTables(Planner(there, base, Renaming(snapshot.sizes)), open_io(base, {}), SystemClock())
+    with IoxSource(store, str(source)) as there:
+        tables = IoxTables(IoxPlanner(there, base, Renaming(snapshot.sizes)), open_io(base, {}), SystemClock())
         note = read_note(snapshot.definition.properties, base, there)
-        done, _, version = Run(tables, OlympiaCatalog.of(here), None, "", note).one(Latest(), dry_run=False)
+        done, _, version = ImportRun(tables, OlympiaCatalog.of(here), None, "", note).one(Latest(), dry_run=False)
     reads = Counter(path for method, path in store.sequence if method.startswith("read"))
     return done, version, max(reads.values())
 
@@ -165,7 +165,7 @@ def bring_deltacat(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
     from olympia_cli.iceberg import OlympiaCatalog
     from olympia_cli.importers.deltacat.imports import DeltacatImport
     from olympia_cli.importers.deltacat.index import FOREVER
-    from olympia_cli.importers.deltacat.source import Source
+    from olympia_cli.importers.deltacat.source import IoxSource
     from olympia_cli.importers.footers import SourceFolder
     from olympia_cli.importers.objects import Renaming
 
@@ -179,7 +179,7 @@ def bring_deltacat(source: Path, dest: Path) -> tuple[ImportResult, int, int]:
 
     base, store, here = f"file://{source}", Read(LocalStore(source)), Catalog(LocalStore(dest, durable=False))
     catalog, renaming = OlympiaCatalog.of(here), Renaming(here.snapshot().sizes)
-    done, version = DeltacatImport(Source(store), SourceFolder(base), catalog, renaming).run(FOREVER, "")
+    done, version = DeltacatImport(IoxSource(store), SourceFolder(base), catalog, renaming).run(FOREVER, "")
     return done, version, max(reads.values())
 
 

@@ -15,9 +15,9 @@ from benchmarks.catalogs import history, owned
 from benchmarks.measuring import BIN, Bench, Figure, best, count, filesystem, peak_mib, ratio, run
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import FileKind, file_kind, root_path
-from olympia_cli.ops.expire import Floors, Planner, read_policy
+from olympia_cli.ops.expire import ExpirePlanner, Floors, read_policy
 from olympia_cli.ops.fsck import FsckRequest, Level, fsck
-from olympia_cli.ops.walk import NodeRules, Reach
+from olympia_cli.ops.walk import NodeRules, ReachedFiles
 from olympia_cli.storage.local import LocalStore
 from tests.helpers.stores import CountingStore
 
@@ -36,7 +36,7 @@ def mark(bench: Bench) -> Iterator[Figure]:
 
     def reach(first: int) -> None:
         paths = [root_path(version) for version in range(head.version, first - 1, -1)]
-        Reach(store, NodeRules.of(head)).add((path, store.inner.read(path)) for path in paths)
+        ReachedFiles(store, NodeRules.of(head)).add((path, store.inner.read(path)) for path in paths)
 
     one, many = best(
         lambda: reach(head.version), lambda: reach(head.version - versions + 1), rounds=max(2, bench.sizes.rounds // 3)
@@ -55,7 +55,7 @@ def expire(bench: Bench) -> Iterator[Figure]:
     for tables in (few, many):
         store = CountingStore(LocalStore(history(bench, versions, tables), durable=False))
         start = time.perf_counter()
-        planner = Planner(Catalog(store), OFFLINE)
+        planner = ExpirePlanner(Catalog(store), OFFLINE)
         policy = read_policy(
             planner.facts.definition, planner.facts.now_millis, keep_last=versions // 2, older_than="0s", offline=True
         )
@@ -73,7 +73,7 @@ def expire(bench: Bench) -> Iterator[Figure]:
     yield count("… difference between the two in percent", 100 * apart, 20)
 
 
-def _of_removed(path: str, planner: Planner, oldest: int) -> bool:
+def _of_removed(path: str, planner: ExpirePlanner, oldest: int) -> bool:
     """Return True if only removed versions use a file."""
     if file_kind(path) is FileKind.ROOT:
         return path < root_path(oldest)

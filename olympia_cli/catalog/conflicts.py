@@ -15,7 +15,7 @@ from olympia_cli.names import Kind, NamespaceName, ObjectName
 T = ActionType
 
 
-class Verdict(Enum):
+class ConflictVerdict(Enum):
     CLEAR = "clear"
     """No conflict: the pending action is applied to the newer version."""
     MERGED = "merged"
@@ -38,25 +38,25 @@ _DESCRIBES = frozenset({T.NAMESPACE_DESCRIBE, T.TABLE_DESCRIBE, T.TABLE_SELECT, 
 _OBJECT_READS = _DESCRIBES | {T.NAMESPACE_EXISTS, T.TABLE_EXISTS, T.VIEW_EXISTS}
 
 
-def judge(pending: Action, committed: Action, level: IsolationLevel) -> Verdict:
+def judge(pending: Action, committed: Action, level: IsolationLevel) -> ConflictVerdict:
     """Return the verdict for a pending action against an action that was committed since the transaction began."""
     if committed.type in _SILENT or committed.type in READS or pending.type in _SILENT - {T.CATALOG_COMPACT}:
-        return Verdict.CLEAR
+        return ConflictVerdict.CLEAR
     if pending.type in READS:
-        return _judge_read(pending, committed) if level == IsolationLevel.SERIALIZABLE else Verdict.CLEAR
+        return _judge_read(pending, committed) if level == IsolationLevel.SERIALIZABLE else ConflictVerdict.CLEAR
     if pending.type in _SWEEPING or committed.type in _SWEEPING:
         # a compaction can be repeated on any tree, even after a rollback
-        return Verdict.CLEAR if pending.type == T.CATALOG_COMPACT else Verdict.CONFLICT
+        return ConflictVerdict.CLEAR if pending.type == T.CATALOG_COMPACT else ConflictVerdict.CONFLICT
     if pending.type == T.CATALOG_COMPACT:
-        return Verdict.CLEAR
+        return ConflictVerdict.CLEAR
     if not (_known(pending) and _known(committed)):
         return _judge_unknown(pending, committed)
     if pending.name is None or committed.name is None:
         both = pending.name is None and committed.name is None
-        return _merge_alters(pending, committed) if both else Verdict.CLEAR
+        return _merge_alters(pending, committed) if both else ConflictVerdict.CLEAR
     creates = CREATES | RESTORES
     if pending.type in creates and committed.type in creates and pending.id and pending.id == committed.id:
-        return Verdict.CONFLICT
+        return ConflictVerdict.CONFLICT
     if pending.type in DROPS and pending.type == committed.type and pending.name == committed.name:
         return _judge_drops(pending, committed)
     if touched(pending) & touched(committed):
@@ -64,64 +64,68 @@ def judge(pending: Action, committed: Action, level: IsolationLevel) -> Verdict:
     return _judge_namespaces(pending, pending.name, committed, committed.name)
 
 
-def _judge_read(pending: Action, committed: Action) -> Verdict:
+def _judge_read(pending: Action, committed: Action) -> ConflictVerdict:
     """Under SERIALIZABLE: return a conflict if the committed action changed the result of the read."""
     if committed.type in _SWEEPING or not _known(committed):
-        return Verdict.CONFLICT
+        return ConflictVerdict.CONFLICT
     if committed.name is None:
-        return Verdict.CLEAR
+        return ConflictVerdict.CLEAR
     if pending.type not in _DESCRIBES and committed.type not in _EXISTENCE:
-        return Verdict.CLEAR
+        return ConflictVerdict.CLEAR
     if pending.type in _OBJECT_READS and pending.name is not None:
         written = touched(committed)
         # renaming a namespace moves the objects in it
         moved = committed.type == T.NAMESPACE_RENAME and NamespaceName(pending.name.namespace) in written
-        return Verdict.CONFLICT if pending.name in written or moved else Verdict.CLEAR
+        return ConflictVerdict.CONFLICT if pending.name in written or moved else ConflictVerdict.CLEAR
     if pending.type == T.CATALOG_SNOW_NAMESPACES:
-        return Verdict.CONFLICT if committed.kind is Kind.NAMESPACE else Verdict.CLEAR
+        return ConflictVerdict.CONFLICT if committed.kind is Kind.NAMESPACE else ConflictVerdict.CLEAR
     shown = Kind.TABLE if pending.type == T.NAMESPACE_SHOW_TABLES else Kind.VIEW
     namespaces = {name.namespace for name in touched(committed)}
     in_range = pending.name is None or pending.name.namespace in namespaces
-    return Verdict.CONFLICT if in_range and committed.kind in (shown, Kind.NAMESPACE) else Verdict.CLEAR
+    return ConflictVerdict.CONFLICT if in_range and committed.kind in (shown, Kind.NAMESPACE) else ConflictVerdict.CLEAR
 
 
-def _judge_unknown(pending: Action, committed: Action) -> Verdict:
+def _judge_unknown(pending: Action, committed: Action) -> ConflictVerdict:
     """Treat an action of a newer program as a write of its object, or of everything if it names none."""
     if pending.name is None or committed.name is None:
-        return Verdict.CONFLICT
+        return ConflictVerdict.CONFLICT
     shared = touched(pending) & touched(committed)
     around = {pending.name.namespace} & {committed.name.namespace}
     holds = Kind.NAMESPACE in (pending.kind, committed.kind)
-    return Verdict.CONFLICT if shared or (around and holds) else Verdict.CLEAR
+    return ConflictVerdict.CONFLICT if shared or (around and holds) else ConflictVerdict.CLEAR
 
 
-def _judge_drops(pending: Action, committed: Action) -> Verdict:
+def _judge_drops(pending: Action, committed: Action) -> ConflictVerdict:
     same = not pending.id or not committed.id or pending.id == committed.id
-    return Verdict.MERGED if same else Verdict.CONFLICT
+    return ConflictVerdict.MERGED if same else ConflictVerdict.CONFLICT
 
 
 def _judge_namespaces(
     pending: Action, pending_name: ObjectName, committed: Action, committed_name: ObjectName
-) -> Verdict:
+) -> ConflictVerdict:
     """Apply the rules between a namespace and the objects in it, in either order of commits."""
     if pending.kind is Kind.NAMESPACE and committed.kind is Kind.NAMESPACE:
-        return Verdict.CLEAR
+        return ConflictVerdict.CLEAR
     if committed.kind is Kind.NAMESPACE:
         gone = _namespaces_taken(committed)
         if pending.type in DROPS:
             # a drop is compatible with a cascade, but a rename has moved the object elsewhere
-            return Verdict.CONFLICT if committed.type in RENAMES and pending_name.namespace in gone else Verdict.CLEAR
+            return (
+                ConflictVerdict.CONFLICT
+                if committed.type in RENAMES and pending_name.namespace in gone
+                else ConflictVerdict.CLEAR
+            )
         inside = {name.namespace for name in touched(pending)}
-        return Verdict.CONFLICT if inside & gone else Verdict.CLEAR
+        return ConflictVerdict.CONFLICT if inside & gone else ConflictVerdict.CLEAR
     if pending.kind is Kind.NAMESPACE:
         if committed.type in DROPS:
-            return Verdict.CLEAR
+            return ConflictVerdict.CLEAR
         inside = {name.namespace for name in touched(committed)}
         if committed.type in RENAMES and pending.type in DROPS:
             # an object renamed out of the namespace does not prevent dropping it
             inside = {renamed(committed).namespace}
-        return Verdict.CONFLICT if inside & _namespaces_taken(pending) else Verdict.CLEAR
-    return Verdict.CLEAR
+        return ConflictVerdict.CONFLICT if inside & _namespaces_taken(pending) else ConflictVerdict.CLEAR
+    return ConflictVerdict.CLEAR
 
 
 def _namespaces_taken(action: Action) -> set[str]:
@@ -131,10 +135,10 @@ def _namespaces_taken(action: Action) -> set[str]:
     return set()
 
 
-def _merge_alters(pending: Action, committed: Action) -> Verdict:
+def _merge_alters(pending: Action, committed: Action) -> ConflictVerdict:
     """Two changes of one object are compatible only if both name the changed parts, and these differ."""
     a, b = _changed_parts(pending), _changed_parts(committed)
-    return Verdict.CLEAR if a and b and not a & b else Verdict.CONFLICT
+    return ConflictVerdict.CLEAR if a and b and not a & b else ConflictVerdict.CONFLICT
 
 
 def _changed_parts(action: Action) -> set[str]:
@@ -175,9 +179,9 @@ def settle(
         for committed in actions:
             for at in facing.candidates(committed):
                 verdict = judge(pending[at], committed, level)
-                if verdict is Verdict.CONFLICT and not _can_reapply(pending[at], committed):
+                if verdict is ConflictVerdict.CONFLICT and not _can_reapply(pending[at], committed):
                     return Clash(pending[at], committed, index)
-                if verdict is Verdict.MERGED:
+                if verdict is ConflictVerdict.MERGED:
                     merged.add(at)
     return [replace(action, merged=True) if at in merged else action for at, action in enumerate(pending)]
 

@@ -70,7 +70,7 @@ NO_SAVE = -1
 """The number of a save without a number. The save after it is number 0."""
 
 
-class State(Enum):
+class TransactionState(Enum):
     OPEN = "open"
     EXPIRED = "expired"
     COMMITTED = "committed"
@@ -125,10 +125,10 @@ class Saved:
         """The end of the transaction's lifetime."""
         return self.definition.expire_at_millis
 
-    def state(self, clock: Clock) -> State:
+    def state(self, clock: Clock) -> TransactionState:
         if self.is_running:
-            return State.EXPIRED if clock.now_millis() > self.ends_at_millis else State.OPEN
-        return State.ABORTED if self.committed_version is None else State.COMMITTED
+            return TransactionState.EXPIRED if clock.now_millis() > self.ends_at_millis else TransactionState.OPEN
+        return TransactionState.ABORTED if self.committed_version is None else TransactionState.COMMITTED
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +150,8 @@ class UnreadableSave:
         """The end of its lifetime according to another save, or else the latest possible one."""
         return self.modified_at_millis + MAX_TTL_MILLIS if self.known is None else self.known.expire_at_millis
 
-    def state(self, clock: Clock) -> State:
-        return State.UNREADABLE
+    def state(self, clock: Clock) -> TransactionState:
+        return TransactionState.UNREADABLE
 
     def error(self, meaning: str = "") -> Damaged:
         """Return the error for callers that need the save. `meaning` is appended to the reason."""
@@ -464,9 +464,9 @@ def load(catalog: Catalog, id: str) -> DistributedTransaction:
     saved = find(catalog.store, id)
     id = saved.id
     state = saved.state(catalog.clock)
-    if state is State.EXPIRED:
+    if state is TransactionState.EXPIRED:
         raise TransactionExpired(f"the transaction {id} is past its lifetime")
-    if state is not State.OPEN:
+    if state is not TransactionState.OPEN:
         raise TransactionClosed(f"the transaction {id} is {state.value} already")
     definition, store = saved.definition, catalog.store
     try:
@@ -508,7 +508,7 @@ def abort(catalog: Catalog, found: Saved | UnreadableSave) -> None:
     A commit under way in another process is not stopped: the version log decides.
     """
     state = found.state(catalog.clock)
-    if state in (State.COMMITTED, State.ABORTED):
+    if state in (TransactionState.COMMITTED, TransactionState.ABORTED):
         raise TransactionClosed(f"the transaction {found.id} is {state.value} already")
     known = found.definition if isinstance(found, Saved) else found.known
     if known is None:

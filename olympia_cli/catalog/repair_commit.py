@@ -72,7 +72,7 @@ class Built:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class RepairSource:
     """The catalog and version that the content of a repair comes from, and the SHA-256 of that root."""
 
     uri: str
@@ -90,7 +90,7 @@ class Repair:
     not_before_millis: int
     description: str
     lost_keys: Sequence[str] = ()
-    source: Source | None = None
+    source: RepairSource | None = None
     named_latest: int | None = None
     """The version in vn/latest if it is ahead of the last root. The repaired version's number replaces it."""
     answers: Sequence[str] = ()

@@ -75,7 +75,7 @@ class Group(TyperGroup):
         return self.commands.get(cmd_name) or self.commands.get(ALIASES.get(cmd_name, ""))
 
 
-class Root(Group):
+class Program(Group):
     """The program, with the groups and commands of the table."""
 
     def __init__(self, **attrs: Any) -> None:
@@ -304,7 +304,7 @@ def remember(ctx: Any, param: Any, value: Any) -> Any:
 
 
 app = typer.Typer(
-    cls=Root,
+    cls=Program,
     rich_markup_mode=None,
     add_completion=False,
     no_args_is_help=True,

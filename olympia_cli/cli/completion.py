@@ -147,10 +147,12 @@ def _exports(session: Session) -> Iterator[str]:
 
 
 def _open_transactions(session: Session) -> Iterator[str]:
-    from olympia_cli.catalog.distributed import State, saved_transactions
+    from olympia_cli.catalog.distributed import TransactionState, saved_transactions
 
     catalog = session.catalog
-    return (saved.id for saved in saved_transactions(catalog.store) if saved.state(catalog.clock) is State.OPEN)
+    return (
+        saved.id for saved in saved_transactions(catalog.store) if saved.state(catalog.clock) is TransactionState.OPEN
+    )
 
 
 def _starting(incomplete: str, words: Iterable[str]) -> list[str]:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from olympia_cli.cli.session import Session
 
 
-class Location(NamedTuple):
+class CatalogLocation(NamedTuple):
     """The URI of a catalog, and its storage options."""
 
     uri: str
@@ -38,13 +38,13 @@ def read_config(name: str | None) -> dict[str, Any]:
         raise InvalidOption(f"the config file {path} cannot be read: {error}", hint="correct it") from None
 
 
-def read_profile(name: str | None) -> Location:
+def read_profile(name: str | None) -> CatalogLocation:
     """Read a profile of the config file. The default profile may be missing."""
     path, config = config_path(), read_config(name)
     profile = config.get(name or "default")
     if profile is None and name is None:
         check_keys(config)
-        return Location("", {})
+        return CatalogLocation("", {})
     if not isinstance(profile, dict):
         names = ", ".join(key for key, value in config.items() if isinstance(value, dict)) or "none"
         raise InvalidOption(
@@ -58,7 +58,7 @@ def read_profile(name: str | None) -> Location:
             f"the profile {name or 'default'} in {path} is wrong",
             hint='write catalog = "URI" and a table [NAME.storage]',
         )
-    return Location(uri, options)
+    return CatalogLocation(uri, options)
 
 
 _KEYS = ("catalog", "storage")
@@ -127,7 +127,7 @@ def named_options(uri: str, name: str | None, in_use: str | None, timeout: float
     return options_for(uri, place, timeout)
 
 
-def options_for(uri: str, profile: Location, timeout: float | None) -> dict[str, Any]:
+def options_for(uri: str, profile: CatalogLocation, timeout: float | None) -> dict[str, Any]:
     """Return the storage options of a location: the timeout, and those of a profile for that kind of store."""
     from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple, Protocol
 import typer
 
 from olympia_cli.catalog.clock import SystemClock
-from olympia_cli.cli.config import Location
+from olympia_cli.cli.config import CatalogLocation
 from olympia_cli.cli.options import name_in
 from olympia_cli.cli.session import Session
 from olympia_cli.errors import InvalidOption, OlympiaError, VersionNotFound, quoted
@@ -40,10 +40,10 @@ AUTO_FILES = 200_000
 MAX_PARALLELISM = 100_000
 
 
-class Source(NamedTuple):
+class SourceFiles(NamedTuple):
     """The location of an import's source files, and their number."""
 
-    place: Location
+    place: CatalogLocation
     files: int
 
 
@@ -93,7 +93,7 @@ def engine(
     conf: list[str] | None,
     *,
     local_only: str | None = None,
-    source: Source | None = None,
+    source: SourceFiles | None = None,
 ) -> Iterator[LongWork]:
     """Open the engine for long work on the catalog, or on the source of an import, until the end of the block.
 
@@ -106,11 +106,11 @@ def engine(
     if not _wants_spark(session, word, spark_options, local_only, source):
         yield LocalWork()
         return
-    from olympia_cli.spark import Run, spark_engine
+    from olympia_cli.spark import SparkRun, spark_engine
 
     if not session.verbose:
         _hush()
-    run = Run(say=session.say, note=session.note)
+    run = SparkRun(say=session.say, note=session.note)
     session.metrics = run.metrics
     uri, options = (session.store.uri, session.location.options) if source is None else source.place
     with spark_engine(
@@ -154,7 +154,7 @@ def _hush() -> None:
 
 
 def _wants_spark(
-    session: Session, word: EngineWord, about: Sequence[str], local_only: str | None, source: Source | None
+    session: Session, word: EngineWord, about: Sequence[str], local_only: str | None, source: SourceFiles | None
 ) -> bool:
     """Decide for Spark or this process, and note the reason. `about` are the given options that only Spark has."""
     where = next((option for option in about if option in ("--master", "--remote")), None)

@@ -15,7 +15,14 @@ import typer
 
 from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.cli.boundary import about, check_variable, hear_libraries, is_json, tell
-from olympia_cli.cli.config import Location, Setting, how_to_name_a_catalog, named_options, options_for, read_profile
+from olympia_cli.cli.config import (
+    CatalogLocation,
+    Setting,
+    how_to_name_a_catalog,
+    named_options,
+    options_for,
+    read_profile,
+)
 from olympia_cli.cli.options import Output, parse_seconds
 from olympia_cli.cli.output import visible
 from olympia_cli.errors import InvalidLocation, InvalidName, InvalidOption, OlympiaError
@@ -119,7 +126,7 @@ class Session:
     # The catalog
 
     @cached_property
-    def location(self) -> Location:
+    def location(self) -> CatalogLocation:
         """The location of the catalog. Flags beat the environment, which beats the config file."""
         for option in ("catalog", "profile"):
             # an unset variable in a script must not lead to another catalog
@@ -127,11 +134,11 @@ class Session:
                 raise InvalidLocation(f"--{option} is empty", hint="give it a value, or leave it out")
         catalog = self.said("catalog")
         if catalog.value and (catalog.source == "flag" or not self._options.get("profile")):
-            return Location(catalog.value, self.options_for(catalog.value))
+            return CatalogLocation(catalog.value, self.options_for(catalog.value))
         profile = read_profile(self._profile)
         if not profile.uri:
             raise InvalidLocation("no catalog is given", hint=how_to_name_a_catalog(self._profile))
-        return Location(profile.uri, options_for(profile.uri, profile, self.timeout))
+        return CatalogLocation(profile.uri, options_for(profile.uri, profile, self.timeout))
 
     def options_for(self, uri: str, profile: str | None = None) -> dict[str, Any]:
         """Return the storage options for a location, from the given profile or the one in use."""

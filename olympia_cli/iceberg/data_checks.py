@@ -24,7 +24,7 @@ from typing import Generic, TypeVar
 from olympia_cli.errors import Damaged, InvalidLocation, OlympiaError, PathMissing
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.locations import parse_location
-from olympia_cli.iceberg.manifests import Content, decode_manifest, decode_manifest_list
+from olympia_cli.iceberg.manifests import FileContent, decode_manifest, decode_manifest_list
 from olympia_cli.iceberg.metadata import referenced_snapshots
 from olympia_cli.names import Kind, TableName, ViewName, plural
 from olympia_cli.ops.fsck import MAX_OBJECTS, DataFinding, WithData, finding
@@ -35,7 +35,7 @@ from olympia_cli.ops.walk import path_digest
 # Remember texts in bounded memory.
 
 
-class Seen:
+class TextSet:
     """A set of texts, as digests. A full set is cleared: then some texts count as new again."""
 
     def __init__(self, most: int) -> None:
@@ -124,7 +124,7 @@ def look_into(
                     yield Below(Floor.MANIFESTS, manifest.location, manifest.length)
             case _:
                 for file in decode_manifest(data, location):
-                    what = "a data file" if file.content is Content.DATA else "a delete file"
+                    what = "a data file" if file.content is FileContent.DATA else "a delete file"
                     yield Below(Floor.DATA_FILES, file.location, file.size, what)
         # a file that lost whole blocks has no internal damage
         if len(data) < length:
@@ -268,7 +268,7 @@ class DataFindings:
     def __init__(self) -> None:
         self._tables: dict[tuple[Name, str], WrongFiles] = {}
         self._stores: dict[str, UnseenStore] = {}
-        self._taken = Seen(_REPORTED)
+        self._taken = TextSet(_REPORTED)
 
     def take(self, path: str, wrong: Wrong, tables: Iterable[tuple[Name, str]]) -> None:
         """Record a damaged file. `tables` are the tables with that file, each with metadata that leads to it.
@@ -377,7 +377,7 @@ class IcebergDataChecks:
         """Yield the problems with the data of these tables and views. Damage never raises an error."""
         progress.phase("checking table data")
         with closing(TableFiles(self._options, self._scheme)) as files:
-            yield from _Check(files, progress, self.checked).run(objects)
+            yield from _TableCheck(files, progress, self.checked).run(objects)
 
 
 @dataclass(slots=True, eq=False)
@@ -417,16 +417,16 @@ class _Wanted:
     above: list[_Part]
 
 
-class _Check:
+class _TableCheck:
     def __init__(self, files: TableFiles, progress: Progress, checked: Counter[str]) -> None:
         self._files = files
         self._progress = progress
         self._checked = checked
         self._findings = DataFindings()
         # parts with sound content below them; existing data files; and all others, to count each once
-        self._sound = Seen(_REMEMBERED)
-        self._there = Seen(_REMEMBERED)
-        self._unsound = Seen(_REMEMBERED)
+        self._sound = TextSet(_REMEMBERED)
+        self._there = TextSet(_REMEMBERED)
+        self._unsound = TextSet(_REMEMBERED)
         self._lists: dict[str, _Part] = {}
         self._manifests: dict[str, _Part] = {}
         self._wanted: dict[str, _Wanted] = {}

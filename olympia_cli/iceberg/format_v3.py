@@ -293,7 +293,7 @@ def with_snapshot(
     before = live_files(metadata, io)
     parent = metadata.current_snapshot()
     prepared: Any = update_table_metadata(metadata, tuple(updates))
-    writing = _Writing(prepared, io, uuid4().int >> 65)
+    writing = _SnapshotWriter(prepared, io, uuid4().int >> 65)
     wanted = {file.path for file in files}
     added = [file for file in files if file.path not in before]
     entries = [writing.added(file) for file in added]
@@ -351,7 +351,7 @@ def encode_v3(metadata: TableMetadataV3) -> bytes:
     return IcebergBaseModel.model_dump_json(metadata, exclude_none=True).encode()
 
 
-class _Writing:
+class _SnapshotWriter:
     """Writes the files of one snapshot."""
 
     def __init__(self, metadata: TableMetadataV3, io: FileIO, snapshot_id: int) -> None:

@@ -28,7 +28,14 @@ from olympia_cli.iceberg.manifests import (
     decode_manifest_list,
     whole,
 )
-from olympia_cli.iceberg.metadata import Column, Snapshot, columns_of, current_schema, current_snapshot, partition_spec
+from olympia_cli.iceberg.metadata import (
+    SchemaColumn,
+    TableSnapshot,
+    columns_of,
+    current_schema,
+    current_snapshot,
+    partition_spec,
+)
 from olympia_cli.names import TableName
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.storage.protocol import Store
@@ -113,7 +120,7 @@ def table_row(metadata: Mapping[str, Any], snapshot_id: int | None, schema: obje
     }
 
 
-def file_row(file: DataFile, columns: Mapping[int, Column], statistics: bool) -> Row:
+def file_row(file: DataFile, columns: Mapping[int, SchemaColumn], statistics: bool) -> Row:
     """Return the row of a file in a manifest.
 
     Partition values are text, by the names of the partition fields: a date is its number of days, bytes are
@@ -141,13 +148,13 @@ def file_row(file: DataFile, columns: Mapping[int, Column], statistics: bool) ->
     }
 
 
-def names_text(columns: Mapping[int, Column]) -> str:
+def names_text(columns: Mapping[int, SchemaColumn]) -> str:
     """Return the columns as JSON, to be sent to another process."""
     return json.dumps([(id, column.name, column.type) for id, column in columns.items()])
 
 
-def parse_names(names: str) -> dict[int, Column]:
-    return {id: Column(name, type) for id, name, type in json.loads(names)}
+def parse_names(names: str) -> dict[int, SchemaColumn]:
+    return {id: SchemaColumn(name, type) for id, name, type in json.loads(names)}
 
 
 def text(value: str) -> str:
@@ -165,7 +172,7 @@ def _with_pairs(row: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**row, "partition": list(partition.items())} if isinstance(partition, dict) else row
 
 
-def _column(id: int, found: ColumnStatistics, column: Column | None) -> Row:
+def _column(id: int, found: ColumnStatistics, column: SchemaColumn | None) -> Row:
     return {
         "id": long(id),
         "name": text(column.name) if column is not None else None,
@@ -248,7 +255,7 @@ class _Seen:
     about: Row
     table: Row | None = None
     error: OlympiaError | None = None
-    snapshot: Snapshot | None = None
+    snapshot: TableSnapshot | None = None
     names: str = ""
     manifests: dict[str, Manifest] = field(default_factory=dict)
 

@@ -33,7 +33,7 @@ _PARTITION = 102
 _HINT = "look at the table's older metadata"
 
 
-class Content(StrEnum):
+class FileContent(StrEnum):
     """The content of a table's file."""
 
     DATA = "data"
@@ -42,7 +42,7 @@ class Content(StrEnum):
     UNKNOWN = "unknown"
 
 
-_CONTENTS = {0: Content.DATA, 1: Content.POSITION_DELETES, 2: Content.EQUALITY_DELETES}
+_CONTENTS = {0: FileContent.DATA, 1: FileContent.POSITION_DELETES, 2: FileContent.EQUALITY_DELETES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class DataFile:
     """
 
     location: str
-    content: Content
+    content: FileContent
     format: str
     records: int
     size: int
@@ -147,9 +147,9 @@ def _by_number(value: object) -> dict[int, Any]:
     return {key: one for key, one in value.items() if isinstance(key, int)} if isinstance(value, dict) else {}
 
 
-def _content(value: object) -> Content:
+def _content(value: object) -> FileContent:
     # manifests of format version 1 have only data files, and no content field
-    return Content.DATA if value is None else _CONTENTS.get(_number(value), Content.UNKNOWN)
+    return FileContent.DATA if value is None else _CONTENTS.get(_number(value), FileContent.UNKNOWN)
 
 
 def _text(value: object, what: str, location: str) -> str:

@@ -17,7 +17,7 @@ from olympia_cli.ops.inspect import describe_properties
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class SchemaColumn:
     """A column. `name` includes the names of the enclosing columns. `type` is Iceberg's, without nested fields."""
 
     name: str
@@ -46,20 +46,20 @@ def partition_spec(metadata: Mapping[str, Any]) -> Mapping[str, Any] | None:
     return None
 
 
-def columns_of(metadata: Mapping[str, Any]) -> dict[int, Column]:
+def columns_of(metadata: Mapping[str, Any]) -> dict[int, SchemaColumn]:
     """Return the columns of all schemas by id, because data files may be older than the schema.
 
     Renamed columns have their current names.
     """
     listed = metadata.get("schemas")
     schemas = [*(listed if isinstance(listed, list) else ()), metadata.get("schema"), current_schema(metadata)]
-    found: dict[int, Column] = {}
+    found: dict[int, SchemaColumn] = {}
     for schema in schemas:
         found.update(_columns(schema))
     return found
 
 
-def _columns(schema: object) -> Iterator[tuple[int, Column]]:
+def _columns(schema: object) -> Iterator[tuple[int, SchemaColumn]]:
     # iterative, because a foreign file may be nested arbitrarily deep
     waiting: list[tuple[str, object]] = [("", schema)]
     while waiting:
@@ -68,7 +68,7 @@ def _columns(schema: object) -> Iterator[tuple[int, Column]]:
             if isinstance(id, int) and isinstance(name, str):
                 full = f"{above}.{name}" if above else name
                 word = type.get("type") if isinstance(type, dict) else type
-                yield id, Column(full, str(word))
+                yield id, SchemaColumn(full, str(word))
                 if isinstance(type, dict):
                     waiting.append((full, type))
 
@@ -95,7 +95,7 @@ _HINT = "look at the table's older metadata"
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class TableSnapshot:
     """A snapshot: its manifest list or, in old tables without one, its manifests."""
 
     snapshot_id: int
@@ -103,13 +103,13 @@ class Snapshot:
     manifests: tuple[str, ...] = ()
 
 
-def current_snapshot(metadata: Mapping[str, Any], location: str) -> Snapshot | None:
+def current_snapshot(metadata: Mapping[str, Any], location: str) -> TableSnapshot | None:
     """Return the current snapshot, or None if the table has none."""
     current = _current_id(metadata, location)
     return None if current is None else _snapshots(metadata, {current}, location)[0]
 
 
-def referenced_snapshots(metadata: Mapping[str, Any], location: str) -> list[Snapshot]:
+def referenced_snapshots(metadata: Mapping[str, Any], location: str) -> list[TableSnapshot]:
     """Return the current snapshot and those of branches and tags. Iceberg may expire the others."""
     wanted = {_current_id(metadata, location)}
     refs = metadata.get("refs") or {}
@@ -132,7 +132,7 @@ def _id(value: object, what: str, location: str) -> int:
     return value
 
 
-def _snapshots(metadata: Mapping[str, Any], wanted: set[int], location: str) -> list[Snapshot]:
+def _snapshots(metadata: Mapping[str, Any], wanted: set[int], location: str) -> list[TableSnapshot]:
     """Return the snapshots with these ids, in the order of the file."""
     listed = metadata.get("snapshots") or []
     if not isinstance(listed, list):
@@ -148,13 +148,13 @@ def _snapshots(metadata: Mapping[str, Any], wanted: set[int], location: str) -> 
     return list(found.values())
 
 
-def _snapshot(entry: Mapping[str, Any], snapshot_id: int, location: str) -> Snapshot:
+def _snapshot(entry: Mapping[str, Any], snapshot_id: int, location: str) -> TableSnapshot:
     manifest_list = entry.get("manifest-list")
     if isinstance(manifest_list, str) and manifest_list:
-        return Snapshot(snapshot_id, manifest_list)
+        return TableSnapshot(snapshot_id, manifest_list)
     manifests = entry.get("manifests")
     if isinstance(manifests, list) and all(isinstance(one, str) and one for one in manifests):
-        return Snapshot(snapshot_id, "", tuple(manifests))
+        return TableSnapshot(snapshot_id, "", tuple(manifests))
     raise Damaged("F602", location, f"snapshot {snapshot_id} names no manifests", hint=_HINT)
 
 

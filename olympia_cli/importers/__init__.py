@@ -13,13 +13,12 @@ if TYPE_CHECKING:
     from olympia_cli.importers.iceberg import stage_tables, tables_below, tables_of_catalog
     from olympia_cli.importers.objects import ObjectImport, PresentObjects, Renaming
     from olympia_cli.importers.olympia import import_catalog, inspect_source
-    from olympia_cli.importers.parquet import Footer, ParquetFile, find_folders, without_catalog
+    from olympia_cli.importers.parquet import ParquetFile, ParquetFooter, find_folders, without_catalog
     from olympia_cli.importers.parquet_tables import ParquetImport
     from olympia_cli.importers.rebuild import check_gone, check_target, newest_catalog, objects_left
     from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 
 __all__ = [
-    "Footer",
     "Footers",
     "ImportResult",
     "ImportedTable",
@@ -27,6 +26,7 @@ __all__ = [
     "ObjectImport",
     "Omission",
     "ParquetFile",
+    "ParquetFooter",
     "ParquetImport",
     "PresentObjects",
     "Renaming",

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, load_file_io
 
 from olympia_cli.iceberg import io_properties, parse_location, same_sdk, schema_without_ids
-from olympia_cli.importers.parquet import Footer, ParquetFile
+from olympia_cli.importers.parquet import ParquetFile, ParquetFooter
 from olympia_cli.importers.wire import BINARY, INT, LONG, STRUCT, Each, Garbled, Some, read_struct
 from olympia_cli.storage.open import scheme_of
 from olympia_cli.storage.protocol import Store
@@ -179,7 +179,7 @@ class Footers(Protocol):
     @property
     def at_once(self) -> int: ...
 
-    def read(self, files: Sequence[ParquetFile]) -> Iterator[Footer | str]:
+    def read(self, files: Sequence[ParquetFile]) -> Iterator[ParquetFooter | str]:
         """Yield the footer of each file in order, or the reason why it is unreadable."""
         ...
 
@@ -190,12 +190,12 @@ class LocalFooters:
     io: FileIO
     at_once: int = AT_ONCE
 
-    def read(self, files: Sequence[ParquetFile]) -> Iterator[Footer | str]:
+    def read(self, files: Sequence[ParquetFile]) -> Iterator[ParquetFooter | str]:
         with ThreadPoolExecutor(_WORKERS) as pool:
             yield from pool.map(lambda file: read_footer(self.io, self.base, file), files)
 
 
-def read_footer(files: FileIO, base: str, file: ParquetFile) -> Footer | str:
+def read_footer(files: FileIO, base: str, file: ParquetFile) -> ParquetFooter | str:
     """Return the footer of a file, or the reason why it is unreadable: a broken file does not stop the others."""
     try:
         with files.new_input(parse_location(f"{base}/{file.path}").plain_text()).open() as stream:
@@ -206,7 +206,7 @@ def read_footer(files: FileIO, base: str, file: ParquetFile) -> Footer | str:
         metadata = pq.read_metadata(io.BytesIO(end))
         schema = metadata.schema.to_arrow_schema()
         schema_without_ids(schema)
-        return Footer(file, metadata, schema)
+        return ParquetFooter(file, metadata, schema)
     except Exception as error:
         return "it cannot be read: " + (" ".join(str(error).split()) or type(error).__name__)[:200]
 

@@ -32,7 +32,7 @@ from olympia_cli.storage.protocol import FileInfo
 
 
 @dataclass(slots=True)
-class KnownFiles:
+class PresentFiles:
     """The present and the former data files of a table, with their sizes. `count` is the number of those in the folder,
     and `is_all` says whether they are all that there ever were."""
 
@@ -43,7 +43,7 @@ class KnownFiles:
     _seen: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, table: Table, location: str) -> KnownFiles:
+    def of(cls, table: Table, location: str) -> PresentFiles:
         """Return the files of a table for the folder at `location`. Former files are read only if the present ones are
         not all."""
         known, current = cls(), table.current_snapshot()
@@ -204,12 +204,12 @@ def name_of(base: str, folder: str, renaming: Renaming) -> TableName:
 # Columns
 
 
-class Conflict(Exception):
+class TypeConflict(Exception):
     """Two files have different types for one column."""
 
 
 @dataclass(frozen=True, slots=True)
-class Footer:
+class ParquetFooter:
     """The description that a file has of itself."""
 
     file: ParquetFile
@@ -217,11 +217,13 @@ class Footer:
     schema: pa.Schema
 
 
-def unite(footers: Iterable[Footer], known: pa.Schema | None = None) -> tuple[pa.Schema, list[Footer], list[Omission]]:
+def unite(
+    footers: Iterable[ParquetFooter], known: pa.Schema | None = None
+) -> tuple[pa.Schema, list[ParquetFooter], list[Omission]]:
     """Return the columns of all files together, the files that fit them, and the files that do not, with the reason.
     `known` is the schema that the table already has. If two files conflict, the first by name counts."""
     fields: dict[str, pa.DataType] = {} if known is None else {one.name: one.type for one in known}
-    fitting: list[Footer] = []
+    fitting: list[ParquetFooter] = []
     left_out: list[Omission] = []
     first: dict[str, str] = dict.fromkeys(fields, "the table")
     for footer in footers:
@@ -231,9 +233,9 @@ def unite(footers: Iterable[Footer], known: pa.Schema | None = None) -> tuple[pa
             for column in footer.schema:
                 try:
                     new[column.name] = _wider(fields.get(column.name, column.type), column.type)
-                except Conflict as conflict:
-                    raise Conflict(f"the column {column.name!a} is {conflict} in {first[column.name]}") from None
-        except Conflict as conflict:
+                except TypeConflict as conflict:
+                    raise TypeConflict(f"the column {column.name!a} is {conflict} in {first[column.name]}") from None
+        except TypeConflict as conflict:
             left_out.append(Omission(footer.file.path, str(conflict)))
             continue
         first |= {name: footer.file.path for name, type in new.items() if fields.get(name) != type}
@@ -245,9 +247,9 @@ def unite(footers: Iterable[Footer], known: pa.Schema | None = None) -> tuple[pa
 def _check_ids(schema: pa.Schema) -> None:
     if any(b"PARQUET:field_id" in (column.metadata or {}) for column in schema):
         # readers match columns by ids, and would find other columns
-        raise Conflict("its columns have ids, which are those of another table")
+        raise TypeConflict("its columns have ids, which are those of another table")
     if len(set(schema.names)) != len(schema.names):
-        raise Conflict("two of its columns have one name")
+        raise TypeConflict("two of its columns have one name")
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
@@ -268,18 +270,18 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType:
         return pa.struct(list(inner.items()))
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(_wider(one.value_type, other.value_type))
-    raise Conflict(f"{other} here, and {one}")
+    raise TypeConflict(f"{other} here, and {one}")
 
 
 def _plain(type: pa.DataType) -> pa.DataType:
     """Return the one type that Iceberg has where Arrow has several."""
     if pa.types.is_integer(type):
         if type in (pa.uint32(), pa.uint64()):
-            raise Conflict(f"{type}, which Iceberg does not have,")
+            raise TypeConflict(f"{type}, which Iceberg does not have,")
         return pa.int64() if type.bit_width == 64 else pa.int32()
     if pa.types.is_timestamp(type):
         if type.unit == "ns":
-            raise Conflict(f"{type}, which is finer than Iceberg has,")
+            raise TypeConflict(f"{type}, which is finer than Iceberg has,")
         return pa.timestamp("us", None if type.tz is None else "UTC")
     if pa.types.is_large_string(type):
         return pa.string()
@@ -306,7 +308,7 @@ def partition_value(value: str | None, type: pa.DataType) -> object:
     for kind, fits, parse in _VALUES:
         if value is not None and type == kind:
             if not fits(value):
-                raise Conflict(f"its path says {value!a}, and the column is {type}")
+                raise TypeConflict(f"its path says {value!a}, and the column is {type}")
             return parse(value)
     return value
 
@@ -329,7 +331,9 @@ _VALUES: tuple[tuple[pa.DataType, Callable[[str], bool], Callable[[str], object]
 )
 
 
-def typed_partitions(folder: ParquetFolder, known: pa.Schema | None, footers: Iterable[Footer]) -> Iterator[pa.Field]:
+def typed_partitions(
+    folder: ParquetFolder, known: pa.Schema | None, footers: Iterable[ParquetFooter]
+) -> Iterator[pa.Field]:
     """Yield the partition columns of a table, with the type in the table, else in its files, else of their values."""
     inside = {column.name: column.type for footer in footers for column in footer.schema}
     for name in folder.columns:

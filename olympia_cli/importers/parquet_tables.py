@@ -39,11 +39,11 @@ from olympia_cli.iceberg import (
 from olympia_cli.importers.footers import Footers
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import (
-    Conflict,
-    Footer,
-    KnownFiles,
     ParquetFile,
     ParquetFolder,
+    ParquetFooter,
+    PresentFiles,
+    TypeConflict,
     name_of,
     partition_value,
     typed_partitions,
@@ -95,7 +95,7 @@ _EPOCH = datetime.date(1970, 1, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ParquetPlan:
     """The plan for one table: create it, or add columns and files. `columns` are its partitions, and `known` is how
     many files of the folder were ever part of it."""
 
@@ -103,7 +103,7 @@ class Plan:
     location: str
     schema: pa.Schema
     columns: tuple[str, ...]
-    footers: tuple[Footer, ...]
+    footers: tuple[ParquetFooter, ...]
     is_new: bool
     known: int
 
@@ -170,7 +170,7 @@ class ParquetImport:
 
     def _plans(
         self, folders: Sequence[ParquetFolder], done: ImportResult, catalog: OlympiaCatalog | None
-    ) -> Iterator[Plan]:
+    ) -> Iterator[ParquetPlan]:
         """Yield the plans. Folders that cannot be imported are recorded as left out, and tables without new files as
         unchanged."""
         names: dict[TableName, str] = {}
@@ -202,7 +202,7 @@ class ParquetImport:
         if table.properties.get(PARQUET_FOLDER) != location:
             done.left_out.append(Omission(folder.folder, f"another table has the name {name}"))
             return None
-        known = KnownFiles.of(table, location)
+        known = PresentFiles.of(table, location)
         self._compare(folder, known, location, done)
         new = [file for file in folder.files if self._location(file.path) not in known]
         if not new:
@@ -216,10 +216,10 @@ class ParquetImport:
         columns = tuple(field.name for field in table.spec().fields)
         return _Asked(name, location, folder, new, schema, columns, known.count)
 
-    def _planned(self, waiting: Sequence[_Asked], done: ImportResult) -> Iterator[Plan]:
+    def _planned(self, waiting: Sequence[_Asked], done: ImportResult) -> Iterator[ParquetPlan]:
         read = self.footers.read([file for one in waiting for file in one.new])
         for one in waiting:
-            footers: list[Footer] = []
+            footers: list[ParquetFooter] = []
             for file, footer in zip(one.new, read, strict=False):
                 if isinstance(footer, str):
                     done.left_out.append(Omission(file.path, footer))
@@ -228,7 +228,7 @@ class ParquetImport:
             if plan := _plan(one, footers, done):
                 yield plan
 
-    def _compare(self, folder: ParquetFolder, known: KnownFiles, location: str, done: ImportResult) -> None:
+    def _compare(self, folder: ParquetFolder, known: PresentFiles, location: str, done: ImportResult) -> None:
         """Report files of the table that are missing or have changed: files are never removed from the table, and are
         added once."""
         sizes = {self._location(file.path): file.size for file in folder.files}
@@ -244,7 +244,7 @@ class ParquetImport:
     def _location(self, path: str) -> str:
         return f"{self.base}/{path}".rstrip("/")
 
-    def _bring(self, plan: Plan, staged: CatalogTransaction, done: ImportResult) -> None:
+    def _bring(self, plan: ParquetPlan, staged: CatalogTransaction, done: ImportResult) -> None:
         """Stage a plan in a transaction: one metadata file per table."""
         namespace = (plan.name.namespace,)
         if not staged.namespace_exists(namespace):
@@ -253,7 +253,7 @@ class ParquetImport:
         (self._make if plan.is_new else self._extend)(plan, staged)
         (done.created if plan.is_new else done.moved_on).append(plan.found)
 
-    def _make(self, plan: Plan, staged: CatalogTransaction) -> None:
+    def _make(self, plan: ParquetPlan, staged: CatalogTransaction) -> None:
         schema = assign_fresh_schema_ids(schema_without_ids(plan.schema))
         properties = {
             PARQUET_FOLDER: plan.location,
@@ -266,7 +266,7 @@ class ParquetImport:
         made = new_table(staged, plan.name, metadata, self._data_files(plan, metadata))
         staged.staged.create_table(plan.name, staged.stage(made))
 
-    def _extend(self, plan: Plan, staged: CatalogTransaction) -> None:
+    def _extend(self, plan: ParquetPlan, staged: CatalogTransaction) -> None:
         """Add files to a table, and their new columns."""
         with staged.load_table(identifier_of(plan.name)).transaction() as transaction:
             with transaction.update_schema() as update:
@@ -277,12 +277,12 @@ class ParquetImport:
                 for file in self._data_files(plan, metadata):
                     append.append_data_file(file)
 
-    def _data_files(self, plan: Plan, metadata: TableMetadata) -> Iterator[DataFile]:
+    def _data_files(self, plan: ParquetPlan, metadata: TableMetadata) -> Iterator[DataFile]:
         for footer in plan.footers:
             yield _data_file(metadata, footer, self._location(footer.file.path), plan.columns)
 
 
-def _plan(asked: _Asked, footers: Sequence[Footer], done: ImportResult) -> Plan | None:
+def _plan(asked: _Asked, footers: Sequence[ParquetFooter], done: ImportResult) -> ParquetPlan | None:
     """Return the plan for these files. It does not depend on the reader of the footers."""
     folder, before = asked.folder, asked.schema
     if asked.columns != folder.columns:
@@ -295,27 +295,27 @@ def _plan(asked: _Asked, footers: Sequence[Footer], done: ImportResult) -> Plan 
     fitting = [footer for footer in fitting if _fits(footer, schema, folder.columns, done)]
     if not fitting:
         return None
-    return Plan(asked.name, asked.location, schema, folder.columns, tuple(fitting), before is None, asked.known)
+    return ParquetPlan(asked.name, asked.location, schema, folder.columns, tuple(fitting), before is None, asked.known)
 
 
 def _spec(columns: tuple[str, ...], schema: Schema) -> PartitionSpec:
     return partition_spec(columns, schema) if columns else UNPARTITIONED_PARTITION_SPEC
 
 
-def _fits(footer: Footer, schema: pa.Schema, columns: tuple[str, ...], done: ImportResult) -> bool:
+def _fits(footer: ParquetFooter, schema: pa.Schema, columns: tuple[str, ...], done: ImportResult) -> bool:
     """Return True if the values in a file's path fit its table."""
     try:
         for name in columns:
             value = partition_value(footer.file.partition[name], schema.field(name).type)
             if name in footer.schema.names and not all(one == value for one in _bounds(footer, name)):
-                raise Conflict(f"its column {name!a} has values that differ from its path")
-    except Conflict as conflict:
+                raise TypeConflict(f"its column {name!a} has values that differ from its path")
+    except TypeConflict as conflict:
         done.left_out.append(Omission(footer.file.path, str(conflict)))
         return False
     return True
 
 
-def _bounds(footer: Footer, name: str) -> Iterator[object]:
+def _bounds(footer: ParquetFooter, name: str) -> Iterator[object]:
     """Yield the least and the greatest value of a column per row group; None if the file does not state them."""
     columns = range(footer.metadata.num_columns)
     # nested columns are counted, too
@@ -328,7 +328,7 @@ def _bounds(footer: Footer, name: str) -> Iterator[object]:
             yield from (statistics.min, statistics.max)
 
 
-def _data_file(table: TableMetadata, footer: Footer, location: str, columns: tuple[str, ...]) -> DataFile:
+def _data_file(table: TableMetadata, footer: ParquetFooter, location: str, columns: tuple[str, ...]) -> DataFile:
     schema = table.schema()
     statistics = data_file_statistics_from_parquet_metadata(
         parquet_metadata=footer.metadata,

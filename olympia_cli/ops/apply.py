@@ -30,7 +30,7 @@ N = TypeVar("N", NamespaceName, TableName, ViewName)
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class StatementLine:
     """A statement, and the number of its line."""
 
     number: int
@@ -44,13 +44,13 @@ class Line:
             raise
 
 
-def parse_lines(lines: Iterable[str]) -> Iterator[Line]:
+def parse_lines(lines: Iterable[str]) -> Iterator[StatementLine]:
     """Parse statements. Empty lines are skipped. Errors name the number of the line."""
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
         try:
-            yield Line(number, _parse(text))
+            yield StatementLine(number, _parse(text))
         except InvalidLine as error:
             error.message = f"line {number}: {error.message}"
             raise
@@ -226,7 +226,13 @@ _STATEMENTS: dict[str, Callable[[_Fields], Statement]] = {
 
 
 def apply_all(
-    catalog: Catalog, lines: Iterable[Line], author: Author, *, retry_for: float, atomic: bool, dry_run: bool = False
+    catalog: Catalog,
+    lines: Iterable[StatementLine],
+    author: Author,
+    *,
+    retry_for: float,
+    atomic: bool,
+    dry_run: bool = False,
 ) -> Committed:
     """Commit all lines as one transaction."""
     transaction = catalog.begin()
@@ -247,7 +253,7 @@ class ApplyStep:
 
 
 def apply_in_steps(
-    catalog: Catalog, lines: Iterable[Line], input: Input, every: int, author: Author, retry_for: float
+    catalog: Catalog, lines: Iterable[StatementLine], input: Input, every: int, author: Author, retry_for: float
 ) -> Iterator[ApplyStep]:
     """Commit `every` lines per transaction. To resume an interrupted run, run it again on the same input.
 
@@ -255,7 +261,7 @@ def apply_in_steps(
     step without changes is not in the log; it counts as done if a later step is.
     """
     steps = _Steps(catalog.snapshot(), f"{input.digest} {every}", -(-input.lines // every))
-    batch: list[Line] = []
+    batch: list[StatementLine] = []
     step = 0
 
     def flush() -> ApplyStep:

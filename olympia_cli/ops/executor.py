@@ -24,7 +24,7 @@ THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenHere:
     """The answer to a doubtful result: this process sees the file, so the machine of the task is wrong. `file` is the
     end of the error message.
     """
@@ -40,7 +40,7 @@ class Doubt(Generic[P, R]):
     """
 
     of: Callable[[R], bool]
-    again: Callable[[Sequence[tuple[P, R]]], Iterable[R | Seen]]
+    again: Callable[[Sequence[tuple[P, R]]], Iterable[R | SeenHere]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,7 +31,7 @@ _INVERSE = {"created": "dropped", "dropped": "created", "altered": "altered", "r
 
 
 @dataclass(frozen=True, slots=True)
-class Conflict:
+class Obstacle:
     """An object that cannot be reverted, and the reason. `name` is None for the catalog itself."""
 
     name: ObjectName | None
@@ -53,7 +53,7 @@ class RevertPlan:
     settings: dict[str, Any] = field(default_factory=dict)
     stays: list[ObjectName] = field(default_factory=list)
     """Tables and views that keep their names although the namespaces around them are exchanged."""
-    conflicts: list[Conflict] = field(default_factory=list)
+    conflicts: list[Obstacle] = field(default_factory=list)
 
     @property
     def changes_catalog(self) -> bool:
@@ -239,7 +239,7 @@ class _Planner:
                 inverse = _INVERSE[change.change]
                 plan.changes.append(ObjectChange(inverse, change.old_name, change.name, change.new, change.old))
             elif not all(self._is(name, self._was[name], self._left) for name in names):
-                plan.conflicts += [Conflict(name, self._why(name)) for name in touched_since]
+                plan.conflicts += [Obstacle(name, self._why(name)) for name in touched_since]
         plan.stays = list(self._stays())
         plan.conflicts = list(dict.fromkeys([*plan.conflicts, *self._misplaced()]))
         return plan
@@ -284,7 +284,7 @@ class _Planner:
             return "another object has the name now"
         return "altered since"
 
-    def _misplaced(self) -> Iterator[Conflict]:
+    def _misplaced(self) -> Iterator[Obstacle]:
         """Yield the conflicts about places: objects whose name is in use or whose namespace is gone, and namespaces to
         drop that hold later objects.
         """
@@ -303,20 +303,20 @@ class _Planner:
         for former in back:
             now = lives[former.id]
             if now is not None and now != former.name and now not in leaving:
-                yield Conflict(former.name, f"exists as {now} now")
+                yield Obstacle(former.name, f"exists as {now} now")
         for name in sorted(coming, key=str):
             around = NamespaceName(name.namespace)
             if around not in coming and (around in leaving or not draft.find(around)):
-                yield Conflict(name, f"the namespace {around} is gone")
+                yield Obstacle(name, f"the namespace {around} is gone")
             for space in spaces:
                 there = moved(name, space.name, space.old_name)
                 if there != name and there not in leaving and draft.find(there):
-                    yield Conflict(there, "another object has the name now")
+                    yield Obstacle(there, "another object has the name now")
         for change in changes:
             if change.change == "dropped" and isinstance(change.name, NamespaceName):
                 within = (name for kind in (Kind.TABLE, Kind.VIEW) for name in draft.names(kind, change.name.namespace))
                 if more := [name for name in within if name not in leaving]:
-                    yield Conflict(change.name, f"holds {more[0].kind.word} {more[0]}, which is newer")
+                    yield Obstacle(change.name, f"holds {more[0].kind.word} {more[0]}, which is newer")
 
     def _compare_catalogs(self, was: CatalogDef, became: CatalogDef, now: CatalogDef) -> None:
         plan = self._plan
@@ -325,7 +325,7 @@ class _Planner:
             if old == new or key.startswith(PROTECTING) or present == old:
                 continue
             if present != new:
-                plan.conflicts.append(Conflict(None, f"its property {key} was changed since"))
+                plan.conflicts.append(Obstacle(None, f"its property {key} was changed since"))
             elif old is None:
                 plan.unset_properties.append(key)
             else:
@@ -335,7 +335,7 @@ class _Planner:
             if old != new and present == new:
                 plan.settings[option] = old
             elif old != new and present != old:
-                plan.conflicts.append(Conflict(None, f"its {setting} was changed since"))
+                plan.conflicts.append(Obstacle(None, f"its {setting} was changed since"))
 
 
 def _conflict(plan: RevertPlan, after: Snapshot, latest: Snapshot) -> RevertConflict:

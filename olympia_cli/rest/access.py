@@ -21,7 +21,7 @@ from starlette.responses import Response
 
 from olympia_cli.catalog.clock import Clock, SystemClock
 from olympia_cli.errors import InvalidOption
-from olympia_cli.rest.failures import RETRY_AFTER, Failure, bad_request
+from olympia_cli.rest.failures import RETRY_AFTER, ErrorResponse, bad_request
 from olympia_cli.rest.settings import Settings, is_loopback
 
 # Bearer tokens with their permissions, identified by their SHA-256.
@@ -232,7 +232,7 @@ class Access:
         if found is None:
             what = "the token is not known" if token else "a token is needed"
             challenge = 'Basic realm="olympia", charset="UTF-8"' if browser else 'Bearer realm="olympia"'
-            raise Failure(401, "NotAuthorizedException", what, {"WWW-Authenticate": challenge})
+            raise ErrorResponse(401, "NotAuthorizedException", what, {"WWW-Authenticate": challenge})
         return found
 
     def exchange(self, form: bytes, authorization: str | None) -> Response:
@@ -289,10 +289,10 @@ class Access:
             raise bad_request("the Host of the request is not this machine")
 
 
-def _no_token_is_admitted(tokens: Tokens) -> Failure:
+def _no_token_is_admitted(tokens: Tokens) -> ErrorResponse:
     # the file's path and problem are only in the log, because the health check needs no token
     message = f"the tokens file is {tokens.state}: no token is admitted"
-    return Failure(503, "ServiceUnavailableException", message, RETRY_AFTER)
+    return ErrorResponse(503, "ServiceUnavailableException", message, RETRY_AFTER)
 
 
 def _password(credentials: str) -> str | None:

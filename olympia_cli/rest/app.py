@@ -30,7 +30,7 @@ from starlette.types import Message, Receive, Scope, Send
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.rest.access import Caller
 from olympia_cli.rest.call import Call, split_prefix
-from olympia_cli.rest.failures import RETRY_AFTER, UNKNOWN, Failure, bad_request, failure_of, forbidden, worded
+from olympia_cli.rest.failures import RETRY_AFTER, UNKNOWN, ErrorResponse, bad_request, failure_of, forbidden, worded
 from olympia_cli.rest.service import Service
 
 DRAINED = 4
@@ -43,7 +43,7 @@ Early = Callable[[Call], Response | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class Endpoint:
     """An endpoint. `run` may wait for stores, in a thread. `early` may return a cached response at once."""
 
     name: str
@@ -64,7 +64,7 @@ class Operation:
 class Api:
     """The ASGI application. `Request.state` has the facts for the log: path, operation, caller and error."""
 
-    def __init__(self, service: Service, operations: Sequence[Operation]) -> None:
+    def __init__(self, service: Service, operations: Sequence[Endpoint]) -> None:
         self._service = service
         self._settings = service.settings
         self._idempotency = Idempotency(service.catalog.clock)
@@ -122,13 +122,13 @@ class Api:
             case HTTPException(status_code=405):
                 routes = [route for route in self._routes if route.matches(request.scope)[0] is not Match.NONE]
                 allowed = {"Allow": ", ".join(sorted(method for route in routes for method in route.methods or ()))}
-                error = Failure(405, "MethodNotAllowedException", "this method is not allowed here", allowed)
+                error = ErrorResponse(405, "MethodNotAllowedException", "this method is not allowed here", allowed)
             case HTTPException():
-                error = Failure(404, "NoSuchEndpointException", "there is no such endpoint")
+                error = ErrorResponse(404, "NoSuchEndpointException", "there is no such endpoint")
         failure = failure_of(error)
         request.state.error = f"{failure.type}: {failure.message}"
-        cause = error.__cause__ if isinstance(error, Failure) else error
-        if failure.status >= 500 and cause is not None and not isinstance(cause, Failure):
+        cause = error.__cause__ if isinstance(error, ErrorResponse) else error
+        if failure.status >= 500 and cause is not None and not isinstance(cause, ErrorResponse):
             request.state.error += f" ({type(cause).__name__}: {cause})"
         return failure.response()
 
@@ -140,10 +140,10 @@ class Api:
                 self._service.record.event("tokens", state=tokens.state, error=tokens.problem)
         if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
             # an ambiguous end of the request (RFC 9112, section 6.3) allows request smuggling
-            raise Failure(400, "BadRequestException", "a request has a length or is chunked, not both", _CLOSE)
+            raise ErrorResponse(400, "BadRequestException", "a request has a length or is chunked, not both", _CLOSE)
         await self._router(scope, receive, send)
 
-    async def _answer(self, operation: Operation, request: Request) -> Response:
+    async def _answer(self, operation: Endpoint, request: Request) -> Response:
         access, headers = self._service.access, request.headers
         request.state.operation, caller = operation, Caller("")
         if not operation.public:
@@ -151,7 +151,7 @@ class Api:
             caller = request.state.caller = access.caller(headers.get("authorization"), browser=operation.browser)
         self._check_allowed(operation, caller)
         if self._service.record.under_way > self._settings.max_requests:
-            raise Failure(503, "SlowDownException", "too many requests at once", RETRY_AFTER)
+            raise ErrorResponse(503, "SlowDownException", "too many requests at once", RETRY_AFTER)
         body = await self._body(request)
         if operation.form:
             return access.exchange(body, headers.get("authorization"))
@@ -171,9 +171,9 @@ class Api:
         except TimeoutError:
             # the operation's thread continues until the store's time limit
             kind = UNKNOWN if operation.commits else "GatewayTimeoutException"
-            raise Failure(504, kind, "the store did not answer in time") from None
+            raise ErrorResponse(504, kind, "the store did not answer in time") from None
 
-    def _check_allowed(self, operation: Operation, caller: Caller) -> None:
+    def _check_allowed(self, operation: Endpoint, caller: Caller) -> None:
         if operation.writes and self._settings.read_only:
             raise forbidden("this server is read-only")
         if operation.writes and not caller.writes:
@@ -185,7 +185,7 @@ class Api:
         """Return the body. Raise Failure if it is too large or too slow."""
         most, declared = self._settings.max_body_bytes, request.headers.get("content-length")
         # the rest of a body that is too large is not read
-        too_large = Failure(413, "RequestTooLargeException", f"a request has at most {most:,} bytes", _CLOSE)
+        too_large = ErrorResponse(413, "RequestTooLargeException", f"a request has at most {most:,} bytes", _CLOSE)
         if declared is not None and (not declared.isdigit() or int(declared) > DRAINED * most):
             raise too_large
         if declared in (None, "0") and "transfer-encoding" not in request.headers:
@@ -201,12 +201,12 @@ class Api:
                     if size <= most:
                         chunks.append(chunk)
         except TimeoutError:
-            raise Failure(408, "RequestTimeoutException", "the request came too slowly", _CLOSE) from None
+            raise ErrorResponse(408, "RequestTimeoutException", "the request came too slowly", _CLOSE) from None
         if size > most:
             raise too_large
         return b"".join(chunks)
 
-    async def _run(self, operation: Operation, request: Request, caller: Caller, body: bytes) -> Response:
+    async def _run(self, operation: Endpoint, request: Request, caller: Caller, body: bytes) -> Response:
         service, call = self._service, None
         try:
             call = Call(service, request, caller, body, await service.latest.snapshot())
@@ -299,7 +299,9 @@ class Idempotency:
         kept = self._kept.get(known)
         if kept is not None and now - kept.made_at <= LIFETIME_MILLIS:
             if kept.fingerprint != fingerprint:
-                raise Failure(422, "UnprocessableEntityException", "the idempotency key was used for another request")
+                raise ErrorResponse(
+                    422, "UnprocessableEntityException", "the idempotency key was used for another request"
+                )
             return await asyncio.shield(kept.answer)
         self._forget(now)
         kept = self._kept[known] = _Kept(fingerprint, now, asyncio.get_running_loop().create_future())
@@ -317,7 +319,7 @@ class Idempotency:
             # marks the exception as retrieved, because there may be no waiter
             kept.answer.exception()
             # errors with an unknown outcome are stored, because a retry would conflict with the first attempt
-            if not isinstance(error, Failure) or (error.status >= 500 and error.type != UNKNOWN):
+            if not isinstance(error, ErrorResponse) or (error.status >= 500 and error.type != UNKNOWN):
                 self._kept.pop(known, None)
                 return
             answer = error.response()

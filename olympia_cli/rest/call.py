@@ -27,7 +27,7 @@ from olympia_cli.format.strict_json import read_request
 from olympia_cli.iceberg import TableChanges
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_reference
 from olympia_cli.rest.access import Caller
-from olympia_cli.rest.failures import SEPARATOR, Failure, bad_request, forbidden, without_nulls
+from olympia_cli.rest.failures import SEPARATOR, ErrorResponse, bad_request, forbidden, without_nulls
 from olympia_cli.rest.group_commit import Change
 from olympia_cli.rest.service import Service
 
@@ -181,7 +181,7 @@ class Call:
             name = NamespaceName(parts[0]).namespace
         except InvalidName as error:
             if missing is not None:
-                raise Failure(404, missing, error.message) from None
+                raise ErrorResponse(404, missing, error.message) from None
             raise bad_request(str(error)) from None
         if not self.caller.may_see(name):
             raise forbidden(f"the token is not for the namespace {name!a}")
@@ -277,7 +277,7 @@ def _name(kind: type[R], namespace: str, name: str, missing: str) -> R:
     try:
         return kind(namespace, name)  # type: ignore[call-arg]
     except InvalidName as error:
-        raise Failure(404, missing, error.message) from None
+        raise ErrorResponse(404, missing, error.message) from None
 
 
 def check_reachable(name: str) -> None:

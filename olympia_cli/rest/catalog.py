@@ -37,7 +37,7 @@ from olympia_cli.iceberg import (
 )
 from olympia_cli.names import ObjectName, TableName
 from olympia_cli.rest.call import Call
-from olympia_cli.rest.failures import Failure, bad_request, forbidden, parsed
+from olympia_cli.rest.failures import ErrorResponse, bad_request, forbidden, parsed
 from olympia_cli.rest.service import Located
 from olympia_cli.rest.updates import check_added, check_keys, fitted
 
@@ -168,7 +168,9 @@ class ServedCatalog(OlympiaCatalog):
             place = parse_location(location) if self._is_anywhere else self.reach(namespace).existing(location)
         except InvalidLocation as error:
             # the location is in the catalog, so it is not the client's mistake
-            raise Failure(500, "InternalServerError", f"the metadata file cannot be read: {error.message}") from None
+            raise ErrorResponse(
+                500, "InternalServerError", f"the metadata file cannot be read: {error.message}"
+            ) from None
         return Located(location, place)
 
 
@@ -236,7 +238,7 @@ def _told(about: ObjectName | None, do: Callable[[], R]) -> R:
         return parsed(done)
     except FileNotFoundError as error:
         where = error.filename or error
-        raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {where}") from error
+        raise ErrorResponse(404, "NotFoundException", f"Failed to open input stream for file: {where}") from error
     except OSError as error:
         # nothing was committed yet
-        raise Failure(503, "ServiceUnavailableException", f"a table's file cannot be read: {error}") from error
+        raise ErrorResponse(503, "ServiceUnavailableException", f"a table's file cannot be read: {error}") from error

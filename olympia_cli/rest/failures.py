@@ -26,7 +26,7 @@ UNKNOWN = "CommitStateUnknownException"
 """The error type for an unknown outcome."""
 
 
-class Failure(Exception):
+class ErrorResponse(Exception):
     """An error response."""
 
     def __init__(self, status: int, type: str, message: str, headers: Mapping[str, str] | None = None) -> None:
@@ -42,12 +42,12 @@ class Failure(Exception):
         return Response(json.dumps(body), self.status, self.headers, media_type="application/json")
 
 
-def bad_request(message: str) -> Failure:
-    return Failure(400, "BadRequestException", message)
+def bad_request(message: str) -> ErrorResponse:
+    return ErrorResponse(400, "BadRequestException", message)
 
 
-def forbidden(message: str) -> Failure:
-    return Failure(403, "ForbiddenException", message)
+def forbidden(message: str) -> ErrorResponse:
+    return ErrorResponse(403, "ForbiddenException", message)
 
 
 NONSENSE = (ValueError, TypeError, LookupError, AttributeError, StopIteration, NotImplementedError, RecursionError)
@@ -124,11 +124,11 @@ _FOREIGN = {
 """PyIceberg's errors by name, so that lists can be read without importing it."""
 
 
-def failure_of(error: Exception, *, commits: bool = False) -> Failure:
+def failure_of(error: Exception, *, commits: bool = False) -> ErrorResponse:
     """Return the response for an error. With `commits`, a status of 500 tells the client that the outcome is
     unknown.
     """
-    if isinstance(error, Failure):
+    if isinstance(error, ErrorResponse):
         return error
     if isinstance(error, OlympiaError):
         return _known(error, commits)
@@ -136,23 +136,23 @@ def failure_of(error: Exception, *, commits: bool = False) -> Failure:
         # raised by the catalog for PyIceberg
         return _known(error.__cause__, commits)
     if type(error).__name__ in _FOREIGN and type(error).__module__.startswith(("pyiceberg", "pydantic")):
-        return Failure(*_FOREIGN[type(error).__name__], str(error).partition("\n")[0][:500])
+        return ErrorResponse(*_FOREIGN[type(error).__name__], str(error).partition("\n")[0][:500])
     kind = UNKNOWN if commits else "InternalServerError"
-    return Failure(500, kind, f"a bug: {type(error).__name__}; see the server's log")
+    return ErrorResponse(500, kind, f"a bug: {type(error).__name__}; see the server's log")
 
 
-def _known(error: OlympiaError, commits: bool) -> Failure:
+def _known(error: OlympiaError, commits: bool) -> ErrorResponse:
     if type(error) in _STATUS:
-        return Failure(*_STATUS[type(error)], str(error))
+        return ErrorResponse(*_STATUS[type(error)], str(error))
     if error.exit_code == 2:
-        return Failure(400, "BadRequestException", str(error))
+        return ErrorResponse(400, "BadRequestException", str(error))
     if isinstance(error, errors.StorageFailed):
         # nothing was done, so a retry is safe
-        return Failure(503, "ServiceUnavailableException", str(error), RETRY_AFTER)
+        return ErrorResponse(503, "ServiceUnavailableException", str(error), RETRY_AFTER)
     if isinstance(error, errors.TransactionTooLarge):
-        return Failure(400, "BadRequestException", error.message)
+        return ErrorResponse(400, "BadRequestException", error.message)
     # an unreadable catalog, or a store that denies the server access: clients cannot help, and nothing was committed
-    return Failure(503 if commits else 500, "InternalServerError", str(error))
+    return ErrorResponse(503 if commits else 500, "InternalServerError", str(error))
 
 
 def _first_line(error: Exception, field: str) -> str:
@@ -178,7 +178,7 @@ _REQUIREMENTS = (
 
 
 @dataclass(frozen=True, slots=True)
-class _Names:
+class _RequestNames:
     """The names in a request: the object that should exist (`missing`), and the one that should not (`taken`)."""
 
     namespace: str = ""
@@ -186,7 +186,7 @@ class _Names:
     taken: str = ""
 
 
-def worded(failure: Failure, operation: str, call: Call) -> Failure:
+def worded(failure: ErrorResponse, operation: str, call: Call) -> ErrorResponse:
     """Return the failure with the message that clients expect."""
     names, kind = _names(call), "View" if "View" in operation else "Table"
     message = failure.message
@@ -208,20 +208,20 @@ def worded(failure: Failure, operation: str, call: Call) -> Failure:
         case "CommitFailedException":
             for theirs, ours in _REQUIREMENTS:
                 message = message.replace(theirs, ours)
-    return Failure(failure.status, failure.type, message, failure.headers)
+    return ErrorResponse(failure.status, failure.type, message, failure.headers)
 
 
-def _names(call: Call) -> _Names:
+def _names(call: Call) -> _RequestNames:
     parts = {key: unquote(value, errors="replace").replace(SEPARATOR, ".") for key, value in call.parts.items()}
     body = _body(call)
     if "source" in body:
         old, new = (_identifier(body.get(key)) for key in ("source", "destination"))
-        return _Names(new[0], ".".join(old), ".".join(new))
+        return _RequestNames(new[0], ".".join(old), ".".join(new))
     if "namespace" not in parts:
-        return _Names(_namespace(body.get("namespace")) or call.query.get("parent", "").replace(SEPARATOR, "."))
+        return _RequestNames(_namespace(body.get("namespace")) or call.query.get("parent", "").replace(SEPARATOR, "."))
     named = parts.get("table") or parts.get("view") or (body.get("name") if isinstance(body.get("name"), str) else "")
     full = f"{parts['namespace']}.{named}" if named else ""
-    return _Names(parts["namespace"], full, full)
+    return _RequestNames(parts["namespace"], full, full)
 
 
 def _body(call: Call) -> dict[str, Any]:

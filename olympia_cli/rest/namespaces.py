@@ -12,7 +12,7 @@ from olympia_cli.iceberg import TableChanges
 from olympia_cli.names import Kind, NamespaceName
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, page
 from olympia_cli.rest.catalog import ServedCatalog, check_properties
-from olympia_cli.rest.failures import SEPARATOR, Failure, bad_request
+from olympia_cli.rest.failures import SEPARATOR, ErrorResponse, bad_request
 
 
 def list_all(call: Call) -> Response:
@@ -68,7 +68,7 @@ def update_properties(call: Call) -> Response:
     if not isinstance(removals, list) or not all(isinstance(key, str) for key in removals):
         raise bad_request("removals is not a list of names")
     if twice := sorted({*removals} & updates.keys()):
-        raise Failure(422, "UnprocessableEntityException", f"{twice[0]!a} is both set and removed")
+        raise ErrorResponse(422, "UnprocessableEntityException", f"{twice[0]!a} is both set and removed")
     check_properties(updates, ServedCatalog.of_call(call, "").reach())
 
     def do(changes: TableChanges) -> set[str]:

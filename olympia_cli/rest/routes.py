@@ -10,7 +10,7 @@ from olympia_cli.errors import quoted
 from olympia_cli.names import parse_reference
 from olympia_cli.ops.inspect import describe_saved
 from olympia_cli.rest import namespaces, tables, views
-from olympia_cli.rest.app import LIFETIME, Operation
+from olympia_cli.rest.app import LIFETIME, Endpoint
 from olympia_cli.rest.call import Call, Prefix, answer, nothing, parse_warehouse
 from olympia_cli.rest.failures import bad_request, forbidden
 from olympia_cli.rest.page import document, objects, tree, versions
@@ -133,50 +133,50 @@ _VIEW = f"{_NAMESPACE}/views/{{view}}"
 
 ICEBERG = (
     # the most frequent operations first
-    Operation("loadTable", "GET", _TABLE, tables.load, early=tables.load_known),
-    Operation("updateTable", "POST", _TABLE, tables.commit, writes=True, commits=True),
-    Operation("tableExists", "HEAD", _TABLE, tables.exists),
-    Operation("dropTable", "DELETE", _TABLE, tables.drop, writes=True),
-    Operation("loadCredentials", "GET", f"{_TABLE}/credentials", tables.credentials),
-    Operation("reportMetrics", "POST", f"{_TABLE}/metrics", tables.report_metrics),
-    Operation("listTables", "GET", f"{_NAMESPACE}/tables", tables.list_all),
-    Operation("createTable", "POST", f"{_NAMESPACE}/tables", tables.create, writes=True),
-    Operation("registerTable", "POST", f"{_NAMESPACE}/register", tables.register, writes=True),
-    Operation("renameTable", "POST", "/v1/tables/rename", tables.rename, writes=True),
-    Operation("commitTransaction", "POST", "/v1/transactions/commit", tables.commit_all, writes=True, commits=True),
-    Operation("listNamespaces", "GET", "/v1/namespaces", namespaces.list_all),
-    Operation("createNamespace", "POST", "/v1/namespaces", namespaces.create, writes=True),
-    Operation("loadNamespaceMetadata", "GET", _NAMESPACE, namespaces.load),
-    Operation("namespaceExists", "HEAD", _NAMESPACE, namespaces.exists),
-    Operation("dropNamespace", "DELETE", _NAMESPACE, namespaces.drop, writes=True),
-    Operation("updateProperties", "POST", f"{_NAMESPACE}/properties", namespaces.update_properties, writes=True),
-    Operation("listViews", "GET", f"{_NAMESPACE}/views", views.list_all),
-    Operation("createView", "POST", f"{_NAMESPACE}/views", views.create, writes=True),
-    Operation("loadView", "GET", _VIEW, views.load),
-    Operation("replaceView", "POST", _VIEW, views.replace, writes=True, commits=True),
-    Operation("viewExists", "HEAD", _VIEW, views.exists),
-    Operation("dropView", "DELETE", _VIEW, views.drop, writes=True),
-    Operation("registerView", "POST", f"{_NAMESPACE}/register-view", views.register, writes=True),
-    Operation("renameView", "POST", "/v1/views/rename", views.rename, writes=True),
+    Endpoint("loadTable", "GET", _TABLE, tables.load, early=tables.load_known),
+    Endpoint("updateTable", "POST", _TABLE, tables.commit, writes=True, commits=True),
+    Endpoint("tableExists", "HEAD", _TABLE, tables.exists),
+    Endpoint("dropTable", "DELETE", _TABLE, tables.drop, writes=True),
+    Endpoint("loadCredentials", "GET", f"{_TABLE}/credentials", tables.credentials),
+    Endpoint("reportMetrics", "POST", f"{_TABLE}/metrics", tables.report_metrics),
+    Endpoint("listTables", "GET", f"{_NAMESPACE}/tables", tables.list_all),
+    Endpoint("createTable", "POST", f"{_NAMESPACE}/tables", tables.create, writes=True),
+    Endpoint("registerTable", "POST", f"{_NAMESPACE}/register", tables.register, writes=True),
+    Endpoint("renameTable", "POST", "/v1/tables/rename", tables.rename, writes=True),
+    Endpoint("commitTransaction", "POST", "/v1/transactions/commit", tables.commit_all, writes=True, commits=True),
+    Endpoint("listNamespaces", "GET", "/v1/namespaces", namespaces.list_all),
+    Endpoint("createNamespace", "POST", "/v1/namespaces", namespaces.create, writes=True),
+    Endpoint("loadNamespaceMetadata", "GET", _NAMESPACE, namespaces.load),
+    Endpoint("namespaceExists", "HEAD", _NAMESPACE, namespaces.exists),
+    Endpoint("dropNamespace", "DELETE", _NAMESPACE, namespaces.drop, writes=True),
+    Endpoint("updateProperties", "POST", f"{_NAMESPACE}/properties", namespaces.update_properties, writes=True),
+    Endpoint("listViews", "GET", f"{_NAMESPACE}/views", views.list_all),
+    Endpoint("createView", "POST", f"{_NAMESPACE}/views", views.create, writes=True),
+    Endpoint("loadView", "GET", _VIEW, views.load),
+    Endpoint("replaceView", "POST", _VIEW, views.replace, writes=True, commits=True),
+    Endpoint("viewExists", "HEAD", _VIEW, views.exists),
+    Endpoint("dropView", "DELETE", _VIEW, views.drop, writes=True),
+    Endpoint("registerView", "POST", f"{_NAMESPACE}/register-view", views.register, writes=True),
+    Endpoint("renameView", "POST", "/v1/views/rename", views.rename, writes=True),
 )
 """The operations of the Iceberg REST definition."""
 
 
-def _page(name: str, path: str, show: Page) -> Operation:
-    return Operation(name, "GET", path, with_error_page(show), browser=True)
+def _page(name: str, path: str, show: Page) -> Endpoint:
+    return Endpoint(name, "GET", path, with_error_page(show), browser=True)
 
 
 OPERATIONS = (
     *ICEBERG,
-    Operation("getConfig", "GET", "/v1/config", _config),
+    Endpoint("getConfig", "GET", "/v1/config", _config),
     # our own operations on distributed transactions; changes inside them use a prefix
-    Operation("beginTransaction", "POST", "/v1/transactions", _begin, writes=True),
-    Operation("endTransaction", "POST", "/v1/commit", _commit, writes=True, commits=True),
-    Operation("abortTransaction", "POST", "/v1/abort", _abort, writes=True),
-    Operation("getToken", "POST", "/v1/oauth/tokens", lambda call: nothing(), public=True, form=True),
-    Operation("healthz", "GET", "/healthz", _healthy, public=True),
-    Operation("metrics", "GET", "/metrics", _metrics, browser=True),
-    Operation("style", "GET", "/page.css", lambda call: document.sheet(), public=True),
+    Endpoint("beginTransaction", "POST", "/v1/transactions", _begin, writes=True),
+    Endpoint("endTransaction", "POST", "/v1/commit", _commit, writes=True, commits=True),
+    Endpoint("abortTransaction", "POST", "/v1/abort", _abort, writes=True),
+    Endpoint("getToken", "POST", "/v1/oauth/tokens", lambda call: nothing(), public=True, form=True),
+    Endpoint("healthz", "GET", "/healthz", _healthy, public=True),
+    Endpoint("metrics", "GET", "/metrics", _metrics, browser=True),
+    Endpoint("style", "GET", "/page.css", lambda call: document.sheet(), public=True),
     _page("objects", "/", objects.objects),
     _page("namespace", "/namespace", objects.namespace),
     _page("table", "/table", objects.table),

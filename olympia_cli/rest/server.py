@@ -78,7 +78,7 @@ class Running:
 
     def tell_all(self) -> None:
         """Write all warnings of this process to the log."""
-        logging.getLogger().addHandler(_Lines(self.record))
+        logging.getLogger().addHandler(_LogLines(self.record))
         logging.captureWarnings(True)
 
     def stop(self) -> None:
@@ -101,7 +101,7 @@ class Running:
     def _config(self) -> uvicorn.Config:
         # only warnings of uvicorn, as lines of our log
         logger = logging.getLogger("uvicorn.error")
-        logger.handlers = [_Lines(self.record)]
+        logger.handlers = [_LogLines(self.record)]
         logger.propagate = False
         slow = self.settings.request_timeout
         try:
@@ -201,7 +201,7 @@ def _protocol(seconds: float) -> type[H11Protocol]:
     return Patient
 
 
-class _Lines(logging.Handler):
+class _LogLines(logging.Handler):
     def __init__(self, record: Record) -> None:
         super().__init__(logging.WARNING)
         self._record = record

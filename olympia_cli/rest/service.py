@@ -25,7 +25,7 @@ from olympia_cli.masking import masked
 from olympia_cli.names import TableName, time_text
 from olympia_cli.ops.verify_metadata import check_registrable, parse_metadata, parse_view_metadata
 from olympia_cli.rest.access import Access, Caller
-from olympia_cli.rest.failures import Failure, bad_request
+from olympia_cli.rest.failures import ErrorResponse, bad_request
 from olympia_cli.rest.group_commit import GroupCommit
 from olympia_cli.rest.settings import Settings
 from olympia_cli.storage.open import open_store
@@ -115,7 +115,7 @@ R = TypeVar("R")
 S = TypeVar("S", Snapshot, Snapshot | None)
 
 
-class Latest:
+class LatestLookup:
     """Looks up the latest version for requests.
 
     Every request gets a version that was the latest at some moment after it arrived. Simultaneous requests share a
@@ -220,7 +220,7 @@ class Service:
         self.access = Access(settings, who(), catalog.clock)
         # twice the number of requests: a load may wait for a commit, which needs a thread of its own
         self.executor = ThreadPoolExecutor(2 * settings.max_requests, thread_name_prefix="serve")
-        self.latest = Latest(catalog, self.executor)
+        self.latest = LatestLookup(catalog, self.executor)
         self.files = TableFiles(options, scheme, gives_up=False)
         self.io_properties = {"warehouse": catalog.store.uri, **io_properties(catalog.store.uri, options or {})}
         self.kept = KeptFiles(self.files, settings.cache_bytes)
@@ -308,9 +308,9 @@ class Service:
             raise outside(location)
         if isinstance(data, PathMissing):
             # the message of Iceberg's Java library, which distinguishes it from a missing table
-            raise Failure(404, "NotFoundException", f"Failed to open input stream for file: {location}")
+            raise ErrorResponse(404, "NotFoundException", f"Failed to open input stream for file: {location}")
         if isinstance(data, OlympiaError):
-            raise Failure(500, "InternalServerError", f"the metadata file cannot be read: {data.message}")
+            raise ErrorResponse(500, "InternalServerError", f"the metadata file cannot be read: {data.message}")
         return parse(data, location)
 
     def read_named(self, location: Location, parse: Parse) -> dict[str, Any]:
@@ -319,7 +319,7 @@ class Service:
             metadata = self._parsed(location.text, self.files.fetch(location), parse)
             check_registrable(metadata, location.text)
             return metadata
-        except (Failure, Damaged, Unsupported) as error:
+        except (ErrorResponse, Damaged, Unsupported) as error:
             raise bad_request(error.message) from None
 
     def read_view(self, found: Located) -> dict[str, Any]:

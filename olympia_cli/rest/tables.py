@@ -20,7 +20,7 @@ from olympia_cli.names import Kind, TableName, ViewName, plural
 from olympia_cli.ops.verify_metadata import parse_metadata
 from olympia_cli.rest.call import Call, View, answer, check_reachable, nothing, page
 from olympia_cli.rest.catalog import ServedCatalog, Update, check_code, check_registered
-from olympia_cli.rest.failures import Failure, bad_request, objects, parsed
+from olympia_cli.rest.failures import ErrorResponse, bad_request, objects, parsed
 from olympia_cli.rest.service import etag_of, table_answer
 from olympia_cli.rest.updates import check_columns, remove_key, with_field_numbers
 
@@ -78,7 +78,7 @@ def create(call: Call) -> Response:
     if served.table_exists(identifier):
         raise TableExists(f"the table {name} exists already", hint="")
     if served.view_exists(identifier):
-        raise Failure(409, "AlreadyExistsException", f"View with same name already exists: {name}")
+        raise ErrorResponse(409, "AlreadyExistsException", f"View with same name already exists: {name}")
     metadata = parsed(served._create_staged_table, *given).metadata
     return Response(table_answer(None, call.service.shown(metadata)), media_type="application/json")
 

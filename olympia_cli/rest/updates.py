@@ -31,7 +31,7 @@ from pyiceberg.table.update import (
 from pyiceberg.types import IcebergType, NestedField
 
 from olympia_cli.iceberg import V3
-from olympia_cli.rest.failures import Failure, bad_request, without_nulls
+from olympia_cli.rest.failures import ErrorResponse, bad_request, without_nulls
 
 LAST = -1
 """Instead of an id: the most recently added one."""
@@ -251,14 +251,14 @@ class _TableUpdates:
         number = update.snapshot.sequence_number or 0
         later = self._table is None or self._table.format_version == 1 or number > self._sequence
         if not later and update.snapshot.parent_snapshot_id is not None:
-            raise Failure(
+            raise ErrorResponse(
                 409,
                 "CommitFailedException",
                 f"Cannot add snapshot with sequence number {number} older than last sequence number {self._sequence}",
             )
         first = update.snapshot.first_row_id
         if first is not None and first < (getattr(self._table, "next_row_id", None) or 0):
-            raise Failure(
+            raise ErrorResponse(
                 409, "CommitFailedException", f"Cannot add a snapshot, first-row-id {first} is behind the table"
             )
         self._sequence = max(self._sequence, number)
@@ -299,7 +299,7 @@ def check_requirements(metadata: Json, requirements: Sequence[Json]) -> None:
         if requirement.get("type") != "assert-view-uuid":
             raise bad_request("the only requirement of a view is assert-view-uuid")
         if requirement.get("uuid") != metadata["view-uuid"]:
-            raise Failure(409, "CommitFailedException", "the view is another one than it was: its uuid differs")
+            raise ErrorResponse(409, "CommitFailedException", "the view is another one than it was: its uuid differs")
 
 
 def update_view(metadata: Json, updates: Sequence[Json], now_millis: int) -> Json:
@@ -321,7 +321,7 @@ def check_dialects(version: Json) -> None:
     for one in version.get("representations") or ():
         dialect = str(one.get("dialect")).lower() if isinstance(one, dict) else ""
         if dialect in seen:
-            raise Failure(
+            raise ErrorResponse(
                 400,
                 "IllegalArgumentException",
                 f"Invalid view version: Cannot add multiple queries for dialect {dialect}",

@@ -15,7 +15,7 @@ from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.spark.appends import append
-    from olympia_cli.spark.engine import Run, SparkEngine, place_for, spark_engine
+    from olympia_cli.spark.engine import SparkEngine, SparkRun, place_for, spark_engine
     from olympia_cli.spark.pipelines.expire import spark_surveyor
     from olympia_cli.spark.pipelines.export import SparkExport
     from olympia_cli.spark.pipelines.fsck import spark_fsck
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from olympia_cli.spark.source import register
 
 __all__ = [
-    "Run",
     "SparkEngine",
     "SparkExport",
     "SparkFooters",
     "SparkRewriter",
+    "SparkRun",
     "append",
     "data_files",
     "need_java",

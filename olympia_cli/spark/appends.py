@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import ExecutorUnprepared, InvalidOption
-from olympia_cli.spark.engine import Run
+from olympia_cli.spark.engine import SparkRun
 from olympia_cli.spark.failures import explained, failures, told
 from olympia_cli.spark.options import ICEBERG, STORAGE, WriteOptions, parse_write_options
 from olympia_cli.spark.pins import store_at
@@ -142,7 +142,7 @@ def append(
 def _written(spark: SparkSession, frame: DataFrame, begun: Append) -> list[Any]:
     """Have executors write a frame, and return its data files. Raise ExecutorUnprepared if an executor does not see the
     driver's files, even if others could do its work."""
-    with Run().step(spark, f"append: {begun.destination.name}"):
+    with SparkRun().step(spark, f"append: {begun.destination.name}"):
         rows = frame.mapInArrow(partial(_write, begun), _FILES).collect()
     return [file for row in rows for file in pickle.loads(row.files)]
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from olympia_cli.errors import ExecutorUnprepared, InvalidOption
-from olympia_cli.ops.executor import LOCAL, Doubt, P, R, Seen, Work, divide
+from olympia_cli.ops.executor import LOCAL, Doubt, P, R, SeenHere, Work, divide
 from olympia_cli.spark.failures import explain, explained, told
 from olympia_cli.spark.options import check_shared
 from olympia_cli.spark.pins import arrow_schema, ddl
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # step. So at the end, one query of Spark's own calls `add` of each accumulator.
 
 
-def publish(spark: SparkSession, command: str, run: Run) -> None:
+def publish(spark: SparkSession, command: str, run: SparkRun) -> None:
     """Publish the metrics of a run as named accumulators, if Spark has an event log or a web UI. Do nothing over Spark
     Connect."""
     if is_connect(spark) or not _is_looked_at(spark):
@@ -40,7 +40,7 @@ def publish(spark: SparkSession, command: str, run: Run) -> None:
     numbers = named(run.metrics())
     try:
         # a separate run: its own cost is not part of the published metrics
-        with Run().step(spark, f"{command}: what it took"):
+        with SparkRun().step(spark, f"{command}: what it took"):
             spark.range(0, 1, 1, 1).select(*_additions(spark, numbers)).collect()
     except Exception as error:
         # this uses Spark's internals, which may change; the work itself is done
@@ -109,7 +109,7 @@ def _nobody(text: str) -> None:
 
 
 @dataclass(slots=True)
-class Step:
+class StepMetrics:
     """The metrics of a step so far. Spark retried most of the failed tasks."""
 
     what: str
@@ -166,12 +166,12 @@ class Step:
 
 
 @dataclass(slots=True)
-class Run:
+class SparkRun:
     """`say` is called with messages for the user, `note` with explanations for verbose output."""
 
     say: Callable[[str], None] = _nobody
     note: Callable[[str], None] = _nobody
-    steps: list[Step] = field(default_factory=list)
+    steps: list[StepMetrics] = field(default_factory=list)
     lost: bool = False
     """True if an executor was lost."""
     began: float = field(default_factory=time.monotonic)
@@ -182,7 +182,7 @@ class Run:
         ExecutorUnprepared if an executor does not see this process's files: others did its work, but it would get more.
         """
         connect = is_connect(spark)
-        step = Step(what, time.monotonic(), None if connect else spark.sparkContext)
+        step = StepMetrics(what, time.monotonic(), None if connect else spark.sparkContext)
         self.steps.append(step)
         with _tagged(spark, f"olympia {what}") if connect else _grouped(step):
             yield
@@ -233,7 +233,7 @@ def _tagged(spark: SparkSession, text: str) -> Iterator[None]:
 
 
 @contextmanager
-def _grouped(step: Step) -> Iterator[None]:
+def _grouped(step: StepMetrics) -> Iterator[None]:
     from pyspark.traceback_utils import SCCallSiteSync
 
     context, text = step.context, f"olympia {step.what}"
@@ -270,7 +270,7 @@ class SparkEngine:
     catalog: CatalogPlace
     partitions: int | None = None
     alone: int = ALONE
-    run: Run = field(default_factory=Run)
+    run: SparkRun = field(default_factory=SparkRun)
     at_once: int = AT_ONCE
 
     def map(self, work: Work[P, R], items: Sequence[P]) -> Iterator[R]:
@@ -321,7 +321,7 @@ def _settled(
     doubtful = [at for at in range(len(items)) if doubt.of(results[at])]
     settled: dict[int, R] = {}
     for at, answer in zip(doubtful, doubt.again([(items[at], results[at]) for at in doubtful]), strict=True):
-        if isinstance(answer, Seen):
+        if isinstance(answer, SeenHere):
             raise ExecutorUnprepared(
                 f"the executor on {hosts[at]} does not see the same {answer.file}",
                 hint="let every machine reach the same files: a folder must be mounted on all of them",
@@ -362,11 +362,11 @@ def spark_engine(
     settings: Mapping[str, str] | None = None,
     verbose: bool = False,
     command: str = "work",
-    run: Run | None = None,
+    run: SparkRun | None = None,
 ) -> Iterator[SparkEngine]:
     """Provide Spark for the catalog at a location, and translate its errors within the block into ours. Stop a session
     that was started here at the end. Jobs without a description are named after the command."""
-    place, run = place_for(uri, storage), run or Run()
+    place, run = place_for(uri, storage), run or SparkRun()
     with spark_session(master=master, remote=remote, settings=settings, verbose=verbose) as spark:
         with place.proven(run.note) as proven, run.step(spark, command):
             yield SparkEngine(spark, proven, partitions, ALONE, run)

@@ -51,7 +51,7 @@ AT_ONCE = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class KeyEntry:
     """A key in a node above the subtrees, and its value."""
 
     key: str
@@ -68,7 +68,7 @@ class Subtree:
     depth: int
 
 
-Piece = Entry | Subtree
+Piece = KeyEntry | Subtree
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def upper_pieces(snapshot: Snapshot, ranges: Sequence[KeyRange], number: int) ->
         nodes = snapshot.reader.nodes([subtree.path for subtree in subtrees])
         below: list[Piece] = []
         for piece in pieces:
-            if isinstance(piece, Entry):
+            if isinstance(piece, KeyEntry):
                 below.append(piece)
                 continue
             node = next(nodes)
@@ -125,7 +125,7 @@ def _pieces(node: Node, low: str | None, high: str | None, level: int, ranges: S
         if at < len(node.keys):
             key, value = node.keys[at], node.values[at]
             if value is not None and any(key in key_range for key_range in ranges):
-                pieces.append(Entry(key, value))
+                pieces.append(KeyEntry(key, value))
     return pieces
 
 
@@ -165,7 +165,7 @@ def scan_part(store: Store, part: ObjectPart) -> Iterator[tuple[str, str]]:
     """Yield the keys and values of a part, in order."""
     reader = NodeReader(store, java=part.keys.java)
     for piece in part.pieces:
-        if isinstance(piece, Entry):
+        if isinstance(piece, KeyEntry):
             yield piece.key, piece.value
             continue
         for key_range in part.ranges:

@@ -36,7 +36,7 @@ from olympia_cli.storage.http_bucket import (
 )
 from olympia_cli.storage.objects import ObjectStore, Page, size_seconds
 from olympia_cli.storage.protocol import LARGEST, TIME_ALLOWED, Between, FileInfo
-from olympia_cli.storage.settle import Failure, Fate
+from olympia_cli.storage.settle import Fate, RequestFailure
 
 _PAGE = 1000
 _API = "storage/v1/"
@@ -120,11 +120,11 @@ class _GcsBucket(HttpBucket):
 
         return self._run(page, prefix)
 
-    def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
+    def delete(self, keys: list[str], seconds: float) -> dict[str, RequestFailure]:
         [key] = keys
         try:
             self._run(lambda fs: _ask(fs, "DELETE", self._object(key), seconds), key)
-        except Failure as failure:
+        except RequestFailure as failure:
             return {} if failure.fate is Fate.MISSING else {key: failure}
         return {}
 

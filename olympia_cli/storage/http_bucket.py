@@ -31,7 +31,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.storage.objects import Bucket, closed
 from olympia_cli.storage.protocol import LARGEST
-from olympia_cli.storage.settle import Failure, Fate
+from olympia_cli.storage.settle import Fate, RequestFailure
 
 _PIECE = 1 << 20
 _CLOSE_SECONDS = 5.0
@@ -109,7 +109,7 @@ class HttpBucket(Bucket):
         wanted = f"bytes={start}-{start + length - 1}"
         try:
             found = self._run(lambda fs: self._get(fs, key, max(length, LARGEST), seconds, wanted), key)
-        except Failure as failure:
+        except RequestFailure as failure:
             if (answer := self._answer(failure.__cause__)) is not None and answer.status == 416:
                 return b""  # the range begins after the end of the file
             raise
@@ -141,7 +141,7 @@ class HttpBucket(Bucket):
                 ready = True
                 async with asyncio.timeout(seconds):
                     return await work(fs)
-            except Failure:
+            except RequestFailure:
                 raise
             except Exception as error:
                 # errors during set-up may contain a secret
@@ -161,14 +161,14 @@ class HttpBucket(Bucket):
 
     # The meaning of failures
 
-    def _explain(self, error: Exception, key: str, ready: bool) -> Failure:
+    def _explain(self, error: Exception, key: str, ready: bool) -> RequestFailure:
         """Translate an exception. `ready` is False if the client's set-up failed, so no request was sent."""
         where, service = f"{self.uri}/{key}", self.service
         if (answer := self._answer(error)) is not None:
             return self._meaning(answer, where)
         if isinstance(error, service.credential_errors):
             said = f"no usable {service.credentials} credentials for {self.uri}"
-            return Failure(Fate.REFUSED, StorageDenied(said, hint=service.credentials_hint))
+            return RequestFailure(Fate.REFUSED, StorageDenied(said, hint=service.credentials_hint))
         # a client may use one class for connections that were never established and for those that broke
         inside = getattr(error, "kwargs", {}).get("error") or error
         # the error's text masks secrets in the endpoint
@@ -176,34 +176,38 @@ class HttpBucket(Bucket):
         if isinstance(inside, aiohttp.ClientConnectorError):
             return _unreachable(inside.os_error, endpoint, where, f"check {service.place} and the network")
         if isinstance(error, service.timeouts):
-            return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: {endpoint} timed out"), silent=True)
+            return RequestFailure(Fate.UNCLEAR, StorageFailed(f"{where}: {endpoint} timed out"), silent=True)
         if ready and (refusal := self._refusal(error, where, endpoint)) is not None:
-            return Failure(Fate.REFUSED, refusal)
+            return RequestFailure(Fate.REFUSED, refusal)
         if isinstance(error, aiohttp.InvalidURL):
-            return Failure(Fate.REFUSED, InvalidOption(f"cannot open {self.uri}: the endpoint is not a URL"))
+            return RequestFailure(Fate.REFUSED, InvalidOption(f"cannot open {self.uri}: the endpoint is not a URL"))
         if not ready:
             said = str(error) if isinstance(error, service.told_errors) else ""
-            return Failure(Fate.REFUSED, InvalidOption(f"cannot open {self.uri}: {said or type(error).__name__}"))
-        return Failure(Fate.UNCLEAR, StorageFailed(f"{where}: the connection to {endpoint} failed: {_why(inside)}"))
+            return RequestFailure(
+                Fate.REFUSED, InvalidOption(f"cannot open {self.uri}: {said or type(error).__name__}")
+            )
+        return RequestFailure(
+            Fate.UNCLEAR, StorageFailed(f"{where}: the connection to {endpoint} failed: {_why(inside)}")
+        )
 
-    def _meaning(self, answer: Answer, where: str) -> Failure:
+    def _meaning(self, answer: Answer, where: str) -> RequestFailure:
         status, code, service = answer.status, answer.code, self.service
         detail = f"{status} {code}" if code not in ("", str(status)) else str(status)
         said = f"{where}: {answer.message.rstrip('.') or 'refused'} ({detail})"
         if code == NO_BUCKET:
             hint = "create the bucket, or check its name and the endpoint"
-            return Failure(Fate.REFUSED, StorageFailed(f"there is no bucket {self._name}", hint=hint))
+            return RequestFailure(Fate.REFUSED, StorageFailed(f"there is no bucket {self._name}", hint=hint))
         if (status in (401, 403) and code not in service.passing_codes) or code in service.denied_codes:
-            return Failure(Fate.REFUSED, StorageDenied(said))
+            return RequestFailure(Fate.REFUSED, StorageDenied(said))
         if status == 404 and code not in service.unclear_codes:
-            return Failure(Fate.MISSING, PathMissing(f"no file {where}"))
+            return RequestFailure(Fate.MISSING, PathMissing(f"no file {where}"))
         if status == 507:
-            return Failure(Fate.REFUSED, StorageFull(said))
+            return RequestFailure(Fate.REFUSED, StorageFull(said))
         if status in service.refused_statuses or code in service.refused_codes:
-            return Failure(Fate.REFUSED, StorageFailed(said, hint=f"check {service.settings}"))
+            return RequestFailure(Fate.REFUSED, StorageFailed(said, hint=f"check {service.settings}"))
         if status == 412:
-            return Failure(Fate.UNCLEAR, PathTaken(f"{where} is taken"))
-        return Failure(Fate.UNCLEAR, StorageFailed(said))
+            return RequestFailure(Fate.UNCLEAR, PathTaken(f"{where} is taken"))
+        return RequestFailure(Fate.UNCLEAR, StorageFailed(said))
 
     # Methods that a backend implements
 
@@ -248,13 +252,13 @@ async def read_within(length: int | None, read: Callable[[int], Awaitable[bytes]
     `length` is the length from the header, or None.
     """
     if length is not None and length > limit:
-        raise Failure(Fate.REFUSED, FileTooLarge.of(where, length, limit))
+        raise RequestFailure(Fate.REFUSED, FileTooLarge.of(where, length, limit))
     out = bytearray()
     while piece := await read(_PIECE):
         out += piece
         # covers a missing header and a body that is decompressed in transit
         if len(out) > limit:
-            raise Failure(Fate.REFUSED, FileTooLarge.of(where, None, limit))
+            raise RequestFailure(Fate.REFUSED, FileTooLarge.of(where, None, limit))
     return bytes(out)
 
 
@@ -292,13 +296,13 @@ def check_options(scheme: str, options: Iterable[str], takers: Iterable[Callable
 _TLS_HINT = "check that the endpoint speaks TLS, or write http://, and check its certificate"
 
 
-def _unreachable(error: BaseException, endpoint: str, where: str, hint: str) -> Failure:
+def _unreachable(error: BaseException, endpoint: str, where: str, hint: str) -> RequestFailure:
     """Return the failure for a connection that was not established, so that no byte of the request was sent."""
     said = f"cannot reach {endpoint} for {where}: {_why(error)}"
     # a handshake that breaks off may come from a restarting server, so it is retried; other TLS errors are permanent
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError):
-        return Failure(Fate.REFUSED, StorageFailed(said, hint=_TLS_HINT))
-    return Failure(Fate.UNSENT, StorageFailed(said, hint=hint))
+        return RequestFailure(Fate.REFUSED, StorageFailed(said, hint=_TLS_HINT))
+    return RequestFailure(Fate.UNSENT, StorageFailed(said, hint=hint))
 
 
 def _why(error: BaseException) -> str:

@@ -46,7 +46,7 @@ from olympia_cli.storage.protocol import (
     is_temporary,
     largest,
 )
-from olympia_cli.storage.settle import MOMENT, Failure, Fate, fair, pause, reason, settle_create
+from olympia_cli.storage.settle import MOMENT, Fate, RequestFailure, fair, pause, reason, settle_create
 
 _WORKERS = 32
 # counted from `write_hint`: `close` must not wait longer for a file that may be lost
@@ -111,7 +111,7 @@ class Bucket(ABC):
         """
 
     @abstractmethod
-    def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
+    def delete(self, keys: list[str], seconds: float) -> dict[str, RequestFailure]:
         """Delete the keys. Return the failure of each key that could not be deleted. A missing key is not a failure."""
 
     @abstractmethod
@@ -123,9 +123,9 @@ def size_seconds(size: int) -> float:
     return size / _SLOW_BYTES
 
 
-def closed() -> Failure:
+def closed() -> RequestFailure:
     """Return the failure of a request that was cancelled because its client was closed. Its outcome is unknown."""
-    return Failure(Fate.UNCLEAR, StorageFailed("the connection was closed before an answer came"))
+    return RequestFailure(Fate.UNCLEAR, StorageFailed("the connection was closed before an answer came"))
 
 
 class ObjectStore(InTurn):
@@ -198,7 +198,7 @@ class ObjectStore(InTurn):
             nonlocal unclear
             try:
                 self._bucket.put(key, content, exclusive=False, seconds=seconds)
-            except Failure as failure:
+            except RequestFailure as failure:
                 unclear = unclear or failure.fate is Fate.UNCLEAR
                 raise
 
@@ -269,11 +269,11 @@ class ObjectStore(InTurn):
         The request gets the seconds that are left. A retry starts only if at least `least` seconds are left.
         """
         deadline = time.monotonic() + (self._time_allowed if time_allowed is None else time_allowed)
-        why: Failure | None = None
+        why: RequestFailure | None = None
         for attempt in count():
             try:
                 return request(deadline - time.monotonic())
-            except Failure as failure:
+            except RequestFailure as failure:
                 why = reason(why, failure)
                 wait = pause(attempt)
                 over = failure.fate in _FINAL or time.monotonic() + wait + least > deadline
@@ -298,7 +298,7 @@ class ObjectStore(InTurn):
             try:
                 if failure is None:
                     told.set_result(first.result())
-                elif isinstance(failure, Failure) and failure.fate in _FINAL:
+                elif isinstance(failure, RequestFailure) and failure.fate in _FINAL:
                     self._tell(told, path, failure, deadline)
                 else:
                     self._submit(self._tell, told, path, failure, deadline)
@@ -307,7 +307,7 @@ class ObjectStore(InTurn):
 
         try:
             first = self._bucket.begin_get(self._key(path), self.size_limit(path), self._time_allowed)
-        except (PathOutside, Failure):
+        except (PathOutside, RequestFailure):
             return self._submit(self._read_or_error, path)
         if first is None:
             return self._submit(self._read_or_error, path)
@@ -366,7 +366,7 @@ class ObjectStore(InTurn):
             data, deadline = self._hints.pop(key, (b"", 0.0))
         # skip a hint that a newer one replaced, or whose time was used up by earlier hints
         if (seconds := deadline - time.monotonic()) > MOMENT:
-            with contextlib.suppress(Failure):
+            with contextlib.suppress(RequestFailure):
                 self._bucket.put(key, data, exclusive=False, seconds=seconds)
 
     def _all(self, work: Callable[..., None], calls: Iterable[tuple[object, ...]]) -> None:

@@ -29,7 +29,7 @@ from olympia_cli.storage.http_bucket import (
 )
 from olympia_cli.storage.objects import ObjectStore, Page, size_seconds
 from olympia_cli.storage.protocol import TIME_ALLOWED, Between, FileInfo
-from olympia_cli.storage.settle import Failure, Fate
+from olympia_cli.storage.settle import Fate, RequestFailure
 
 PART_BYTES = 64 * 1024 * 1024
 _CONNECTIONS = 64
@@ -101,10 +101,10 @@ class _S3Bucket(HttpBucket):
         condition = {"IfNoneMatch": "*"} if exclusive else {}
         try:
             self._run(lambda fs: self._put(fs, key, data, condition), key, seconds)
-        except Failure as failure:
+        except RequestFailure as failure:
             if exclusive and (answer := self._answer(failure.__cause__)) is not None and answer.status == 501:
                 unsupported = ExclusiveCreateUnsupported(f"{self.uri} does not know conditional writes")
-                raise Failure(Fate.REFUSED, unsupported) from failure.__cause__
+                raise RequestFailure(Fate.REFUSED, unsupported) from failure.__cause__
             raise
 
     def head(self, key: str, seconds: float) -> FileInfo:
@@ -124,7 +124,7 @@ class _S3Bucket(HttpBucket):
 
         return self._run(list_page, prefix, seconds)
 
-    def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
+    def delete(self, keys: list[str], seconds: float) -> dict[str, RequestFailure]:
         wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
         where = plural(len(keys), "file")
         reply = self._run(lambda fs: self._call(fs, "delete_objects", Delete=wanted), where, seconds)

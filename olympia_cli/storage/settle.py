@@ -38,7 +38,7 @@ class Fate(Enum):
     UNCLEAR = "the outcome is unknown, and a retry may succeed"
 
 
-class Failure(Exception):
+class RequestFailure(Exception):
     """A failed request, caused by the client's own exception. The store raises its `error` to the caller.
 
     `silent` is True after a timeout, which says less than any response.
@@ -51,7 +51,7 @@ class Failure(Exception):
         self.silent = silent
 
 
-def reason(before: Failure | None, now: Failure) -> Failure:
+def reason(before: RequestFailure | None, now: RequestFailure) -> RequestFailure:
     """Return the more informative of two consecutive failures: the later one, unless it is a timeout."""
     return before if before is not None and now.silent else now
 
@@ -84,13 +84,13 @@ def settle_create(
     """
     start = time.monotonic()
     least = fair(time_allowed)
-    why: Failure | None = None
+    why: RequestFailure | None = None
     sent = False
     attempt = 0
     while (share := _share(start, time_allowed)) > least:
         try:
             return send(share)
-        except Failure as failure:
+        except RequestFailure as failure:
             fate, why = failure.fate, reason(why, failure)
         if fate is Fate.REFUSED and not sent:
             raise why.error from why.__cause__
@@ -115,15 +115,15 @@ def _mine_stands(
     where: str,
     start: float,
     time_allowed: float,
-    failure: Failure,
+    failure: RequestFailure,
 ) -> bool:
     """Return True if the key holds my bytes, False if it is absent. Retry while it cannot be read."""
     attempt = 0
-    unreadable: Failure | None = None
+    unreadable: RequestFailure | None = None
     while (share := _share(start, time_allowed)) > MOMENT:
         try:
             found = read(share)
-        except Failure as now:
+        except RequestFailure as now:
             if now.fate is Fate.MISSING:
                 return False
             if isinstance(now.error, FileTooLarge):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from olympia_cli.errors import CatalogNotFound, Damaged, OlympiaError, Refused
 from olympia_cli.format.codec import decode_node
 from olympia_cli.format.paths import parse_root_path
-from olympia_cli.ops.expire import Floors, Planner, Policy
+from olympia_cli.ops.expire import ExpirePlanner, Floors, Policy
 from olympia_cli.ops.fsck import Finding
 from tests.agreement.catalogs import DamagedCatalog, shown
 from tests.agreement.disagreements import Disagreement, misnamed, say_the_same
@@ -32,7 +32,7 @@ def test_expire_stops_at_damage_that_fsck_reports(damaged_catalogs: tuple[Damage
 
 def _differences(damaged: DamagedCatalog) -> Iterator[Disagreement]:
     try:
-        Planner(damaged.catalog(), FLOORS, probe=False).expire(ALL_VERSIONS)
+        ExpirePlanner(damaged.catalog(), FLOORS, probe=False).expire(ALL_VERSIONS)
     except Damaged as error:
         yield from misnamed(error, damaged.errors, damaged.name, "expire")
     except CatalogNotFound as error:

@@ -6,7 +6,7 @@ import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.distributed import State
+from olympia_cli.catalog.distributed import TransactionState
 from olympia_cli.errors import (
     CatalogNotFound,
     CommitUnknown,
@@ -226,7 +226,7 @@ class TestEveryWrite:
             told = succeeds(finish, AmbiguousStore(store, number, mode))
             committed = log(store).count(running.id)
             assert committed or not told, where
-            if distributed.find(store, running.id).state(FakeClock()) is State.OPEN:
+            if distributed.find(store, running.id).state(FakeClock()) is TransactionState.OPEN:
                 assert finish(store).version == 2, where
             assert log(store).count(running.id) == 1, where
             assert len(log(store)) == 3, where
@@ -337,7 +337,7 @@ class TestDistributedCommitAgain:
         second = distributed.load(Catalog(files, FakeClock()), running.id)
         assert second.commit().version == 2
         assert log(files).count(running.id) == 1
-        assert distributed.find(files, running.id).state(FakeClock()) is State.COMMITTED
+        assert distributed.find(files, running.id).state(FakeClock()) is TransactionState.COMMITTED
 
     def test_after_others_committed(self, files, running):
         store = Delayed(files)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from olympia_cli.catalog.conflicts import Clash, Verdict, judge, settle
+from olympia_cli.catalog.conflicts import Clash, ConflictVerdict, judge, settle
 from olympia_cli.format.actions import DROPS, READS, Action
 from olympia_cli.format.pb.actions_pb2 import ActionType as T
 from olympia_cli.format.pb.objects_pb2 import IsolationLevel
@@ -17,7 +17,7 @@ from tests.helpers.sample_actions import SAMPLES, action
 
 SNAPSHOT, SERIALIZABLE = IsolationLevel.SNAPSHOT, IsolationLevel.SERIALIZABLE
 TABLE = Path(__file__).parents[1] / "golden" / "conflicts.txt"
-MARKS = {Verdict.CLEAR: ".", Verdict.MERGED: "m", Verdict.CONFLICT: "X"}
+MARKS = {ConflictVerdict.CLEAR: ".", ConflictVerdict.MERGED: "m", ConflictVerdict.CONFLICT: "X"}
 
 
 def grid() -> str:
@@ -39,7 +39,7 @@ def test_the_table_has_every_action_type():
     assert {sample.type for sample in SAMPLES.values()} >= set(T.values())
 
 
-def verdict(pending: str, committed: str, level=SNAPSHOT) -> Verdict:
+def verdict(pending: str, committed: str, level=SNAPSHOT) -> ConflictVerdict:
     return judge(SAMPLES[pending], SAMPLES[committed], level)
 
 
@@ -52,25 +52,25 @@ DROPPED = [name for name in IN_A if SAMPLES[name].type in DROPS]
 
 @pytest.mark.parametrize(("pending", "committed"), list(product(LOUD, ["rollback", "repair"])))
 def test_rollback_and_repair_conflict_with_every_write_in_both_directions(pending, committed):
-    assert verdict(pending, committed) is Verdict.CONFLICT
-    assert verdict(committed, pending) is Verdict.CONFLICT
+    assert verdict(pending, committed) is ConflictVerdict.CONFLICT
+    assert verdict(committed, pending) is ConflictVerdict.CONFLICT
 
 
 @pytest.mark.parametrize(("pending", "committed"), list(product(SAMPLES, SILENT)))
 def test_expire_and_compact_never_block_others(pending, committed):
-    assert verdict(pending, committed, SERIALIZABLE) is Verdict.CLEAR
+    assert verdict(pending, committed, SERIALIZABLE) is ConflictVerdict.CLEAR
 
 
 @pytest.mark.parametrize("pending", [name for name in IN_A if name not in DROPPED and name != "table rename out"])
 @pytest.mark.parametrize("committed", ["ns drop", "ns drop cascade", "ns rename a z"])
 def test_nothing_is_created_altered_or_renamed_into_a_namespace_that_went_away(pending, committed):
-    assert verdict(pending, committed) is Verdict.CONFLICT
+    assert verdict(pending, committed) is ConflictVerdict.CONFLICT
 
 
 @pytest.mark.parametrize("pending", ["ns drop", "ns drop cascade", "ns rename a z"])
 @pytest.mark.parametrize("committed", [name for name in IN_A if name not in DROPPED and name != "table rename out"])
 def test_dropping_or_renaming_a_namespace_conflicts_with_writes_inside(pending, committed):
-    assert verdict(pending, committed) is Verdict.CONFLICT
+    assert verdict(pending, committed) is ConflictVerdict.CONFLICT
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_dropping_or_renaming_a_namespace_conflicts_with_writes_inside(pending, 
      ("catalog set p", "catalog set q"), ("export e", "export f"), ("catalog set p", "export e")],
 )  # fmt: skip
 def test_changes_of_different_parts_merge(pending, committed):
-    assert verdict(pending, committed) is Verdict.CLEAR
-    assert verdict(committed, pending) is Verdict.CLEAR
+    assert verdict(pending, committed) is ConflictVerdict.CLEAR
+    assert verdict(committed, pending) is ConflictVerdict.CLEAR
 
 
 @pytest.mark.parametrize(
@@ -92,30 +92,30 @@ def test_changes_of_different_parts_merge(pending, committed):
      ("catalog alter", "catalog set p"), ("view set p", "view replace")],
 )  # fmt: skip
 def test_changes_of_the_same_part_conflict(pending, committed):
-    assert verdict(pending, committed) is Verdict.CONFLICT
-    assert verdict(committed, pending) is Verdict.CONFLICT
+    assert verdict(pending, committed) is ConflictVerdict.CONFLICT
+    assert verdict(committed, pending) is ConflictVerdict.CONFLICT
 
 
 @pytest.mark.parametrize("drop", ["ns drop", "table drop", "view drop"])
 def test_equal_drops_merge_and_drops_of_another_object_under_the_name_do_not(drop):
-    assert verdict(drop, drop) is Verdict.MERGED
+    assert verdict(drop, drop) is ConflictVerdict.MERGED
     another = action(SAMPLES[drop].type, SAMPLES[drop].name, id="another")
-    assert judge(SAMPLES[drop], another, SNAPSHOT) is Verdict.CONFLICT
+    assert judge(SAMPLES[drop], another, SNAPSHOT) is ConflictVerdict.CONFLICT
 
 
 def test_two_objects_never_get_one_id():
-    assert verdict("table create", "table same id") is Verdict.CONFLICT
+    assert verdict("table create", "table same id") is ConflictVerdict.CONFLICT
 
 
 @pytest.mark.parametrize("read", [name for name in SAMPLES if SAMPLES[name].type in READS])
 def test_reads_do_not_conflict_under_snapshot(read):
-    assert all(verdict(read, committed) is Verdict.CLEAR for committed in SAMPLES)
+    assert all(verdict(read, committed) is ConflictVerdict.CLEAR for committed in SAMPLES)
 
 
 def test_reads_never_stand_in_the_way_of_others():
     for pending, read in product(SAMPLES, SAMPLES):
         if SAMPLES[read].type in READS:
-            assert verdict(pending, read, SERIALIZABLE) is Verdict.CLEAR
+            assert verdict(pending, read, SERIALIZABLE) is ConflictVerdict.CLEAR
 
 
 def tables(count: int, type=T.TABLE_CREATE, first: int = 0) -> list[Action]:
@@ -128,10 +128,10 @@ def test_settling_is_the_same_as_judging_every_pair():
     for pending, committed, level in product(samples, samples, (SNAPSHOT, SERIALIZABLE)):
         settled = settle([pending], [[committed]], level)
         expected = judge(pending, committed, level)
-        if expected is Verdict.CONFLICT:
+        if expected is ConflictVerdict.CONFLICT:
             assert settled == Clash(pending, committed, 0), (pending, committed)
         else:
-            assert settled == [replace(pending, merged=expected is Verdict.MERGED)], (pending, committed)
+            assert settled == [replace(pending, merged=expected is ConflictVerdict.MERGED)], (pending, committed)
 
 
 def test_settling_one_commit_after_the_other_is_settling_them_at_once():

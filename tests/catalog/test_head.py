@@ -8,7 +8,7 @@ from olympia_cli.catalog.catalog import SURE_FOR_MILLIS, Catalog
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import LATEST, root_path
 from olympia_cli.names import Kind, NamespaceName, TableName
-from olympia_cli.ops.expire import Floors, Planner
+from olympia_cli.ops.expire import ExpirePlanner, Floors
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.tree.load import NodeReader
 from tests.helpers.clock import FakeClock
@@ -242,7 +242,7 @@ def test_a_rollback_checks_its_files_in_the_store(files):
 def test_catalogs_used_for_deleting_or_copying_remember_nothing(files):
     catalog = Catalog(files, remembers=True)
     catalog.snapshot()
-    for one in (Catalog(files), catalog.anew(), Planner(catalog, Floors(0, 0, offline=True)).catalog):
+    for one in (Catalog(files), catalog.anew(), ExpirePlanner(catalog, Floors(0, 0, offline=True)).catalog):
         store = one.head._store = CountingStore(files)
         one.snapshot()
         one.snapshot()

@@ -14,7 +14,7 @@ import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.distributed import State
+from olympia_cli.catalog.distributed import TransactionState
 from olympia_cli.errors import CatalogNotFound, TransactionNotFound
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.names import AtVersion
@@ -352,16 +352,16 @@ def test_distributed_commit(place, begun):
         latest = max(check_catalog(store))
         catalog = Catalog(store, FakeClock())
         saved = distributed.find(store, ID)
-        if saved.state(catalog.clock) is State.COMMITTED:
+        if saved.state(catalog.clock) is TransactionState.COMMITTED:
             ends.append("noted")
             assert latest == 5
         else:
             ends.append("committed" if latest == 5 else "open")
-            assert saved.state(catalog.clock) is State.OPEN
+            assert saved.state(catalog.clock) is TransactionState.OPEN
             assert distributed.load(catalog, ID).commit().version == 5, "a commit that is done is done"
         assert max(replay(store)) == 5
         assert table("a.first") in replay(store)[5]
-        assert distributed.find(store, ID).state(catalog.clock) is State.COMMITTED
+        assert distributed.find(store, ID).state(catalog.clock) is TransactionState.COMMITTED
     assert list(dict.fromkeys(ends)) == ["open", "committed", "noted"]
 
 
@@ -374,8 +374,8 @@ def test_distributed_abort(place, begun):
         assert max(check_catalog(store)) == 4
         catalog = Catalog(store, FakeClock())
         states.append(distributed.find(store, ID).state(catalog.clock))
-        if states[-1] is State.OPEN:
+        if states[-1] is TransactionState.OPEN:
             run(store)
-        assert distributed.find(store, ID).state(catalog.clock) is State.ABORTED
+        assert distributed.find(store, ID).state(catalog.clock) is TransactionState.ABORTED
         assert max(replay(store)) == 4
-    assert states == [State.OPEN, State.ABORTED]
+    assert states == [TransactionState.OPEN, TransactionState.ABORTED]

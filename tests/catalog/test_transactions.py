@@ -9,7 +9,7 @@ import pytest
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import DEFAULT_MAX_ACTIONS, retry
-from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
+from olympia_cli.catalog.distributed import Saved, TransactionState, UnreadableSave
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
@@ -1147,7 +1147,7 @@ class TestDistributed:
         with pytest.raises(CommitConflict):
             distributed.load(catalog, begun.id).commit()
         assert catalog.snapshot().version == 2
-        assert distributed.find(catalog.store, begun.id).state(catalog.clock) is State.OPEN
+        assert distributed.find(catalog.store, begun.id).state(catalog.clock) is TransactionState.OPEN
 
     def test_a_save_that_another_process_overtook(self, catalog, begun):
         other = distributed.load(self.elsewhere(catalog), begun.id)
@@ -1279,7 +1279,7 @@ class TestDistributed:
         getattr(begun, end)()
         with pytest.raises(TransactionClosed):
             then(begun)
-        state = State.ABORTED if end == "abort" else State.COMMITTED
+        state = TransactionState.ABORTED if end == "abort" else TransactionState.COMMITTED
         assert distributed.find(catalog.store, begun.id).state(catalog.clock) is state
 
     def test_an_aborted_one_cannot_be_committed(self, catalog, begun):
@@ -1296,7 +1296,7 @@ class TestDistributed:
 
     def test_an_expired_one(self, catalog, clock, begun):
         clock.advance(3 * DAY + 1)
-        assert distributed.find(catalog.store, begun.id).state(clock) is State.EXPIRED
+        assert distributed.find(catalog.store, begun.id).state(clock) is TransactionState.EXPIRED
         with pytest.raises(TransactionExpired):
             distributed.load(catalog, begun.id)
         with pytest.raises(TransactionExpired):
@@ -1315,15 +1315,15 @@ class TestDistributed:
             loaded.commit()
 
     def test_listing(self, catalog, clock, begun):
-        ends = {begun.id: State.EXPIRED}
-        for end in (State.COMMITTED, State.ABORTED):
+        ends = {begun.id: TransactionState.EXPIRED}
+        for end in (TransactionState.COMMITTED, TransactionState.ABORTED):
             running = distributed.begin(catalog)
             ends[running.id] = end
             running.transaction.create_namespace(ns(f"n{end.value}"))
-            running.commit() if end is State.COMMITTED else running.abort()
+            running.commit() if end is TransactionState.COMMITTED else running.abort()
         clock.advance(3 * DAY + 1)
         running = distributed.begin(catalog)
-        ends[running.id] = State.OPEN
+        ends[running.id] = TransactionState.OPEN
         found = list(distributed.saved_transactions(catalog.store))
         assert {saved.id: saved.state(clock) for saved in found} == ends
         assert [saved.id for saved in found] == sorted(ends)
@@ -1395,7 +1395,9 @@ class TestDistributed:
         with pytest.raises(Damaged) as raised:
             distributed.load(catalog, begun.id)
         assert path in str(raised.value)
-        assert [saved.state(catalog.clock) for saved in distributed.saved_transactions(catalog.store)] == [State.OPEN]
+        assert [saved.state(catalog.clock) for saved in distributed.saved_transactions(catalog.store)] == [
+            TransactionState.OPEN
+        ]
         catalog.store.create(path, data)
 
     def test_a_damaged_running_root(self, catalog, begun):
@@ -1459,7 +1461,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         hint = self.keep_the_hint_alone(catalog, begun.id)
         [found] = distributed.saved_transactions(catalog.store)
         assert (found.id, found.path, found.began_at_version) == (begun.id, hint, 1)
-        assert found.state(clock) is State.OPEN
+        assert found.state(clock) is TransactionState.OPEN
         assert distributed.find(catalog.store, begun.id) == found
         loaded = distributed.load(catalog, begun.id)
         assert loaded.transaction.exists(table("a.new"))
@@ -1480,7 +1482,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         for cut in range(len(data)):
             catalog.store.overwrite(hint, data[:cut])
             [found] = distributed.saved_transactions(catalog.store)
-            assert found.state(clock) in (State.OPEN, State.UNREADABLE), cut
+            assert found.state(clock) in (TransactionState.OPEN, TransactionState.UNREADABLE), cut
 
     BAD = (b"", b"\xff\xff\xff garbage", b"garbage", b"\x0a\x01x")
 
@@ -1492,8 +1494,8 @@ class TestWhatIsLeftOfADistributedTransaction:
         catalog.store.overwrite(f"dtxn/{begun.id}.binpb", damage)
         found = {one.id: one for one in distributed.saved_transactions(catalog.store)}
         assert {id: one.state(clock) for id, one in found.items()} == {
-            begun.id: State.UNREADABLE,
-            **{other.id: State.OPEN for other in others},
+            begun.id: TransactionState.UNREADABLE,
+            **{other.id: TransactionState.OPEN for other in others},
         }
         unreadable = found[begun.id]
         assert isinstance(unreadable, UnreadableSave)
@@ -1509,7 +1511,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         other = distributed.begin(catalog)
         for path in (f"dtxn/{begun.id}.1.binpb", f"dtxn/{begun.id}.binpb"):
             catalog.store.overwrite(path, catalog.store.read(f"dtxn/{other.id}.0.binpb"))
-        assert distributed.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
+        assert distributed.look(catalog.store, begun.id).state(clock) is TransactionState.UNREADABLE
 
     def test_a_save_that_cannot_be_read_is_read_from_its_copy(self, catalog, begun):
         catalog.store.overwrite(f"dtxn/{begun.id}.1.binpb", b"")
@@ -1524,10 +1526,10 @@ class TestWhatIsLeftOfADistributedTransaction:
         begun.abort()
         catalog.store.overwrite(f"dtxn/{begun.id}.binpb", old)
         catalog.store.overwrite(f"dtxn/{begun.id}.2.binpb", b"")
-        assert distributed.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
+        assert distributed.look(catalog.store, begun.id).state(clock) is TransactionState.UNREADABLE
         # nor when the earlier save that it may be a copy of is gone
         catalog.store.delete_many([f"dtxn/{begun.id}.1.binpb"])
-        assert distributed.look(catalog.store, begun.id).state(clock) is State.UNREADABLE
+        assert distributed.look(catalog.store, begun.id).state(clock) is TransactionState.UNREADABLE
 
     @pytest.mark.parametrize("damaged", [[".1", ""], [".0", ".1", ""]], ids=["an older save is whole", "none is whole"])
     def test_one_that_cannot_be_read_can_be_aborted(self, catalog, clock, begun, damaged):
@@ -1535,7 +1537,7 @@ class TestWhatIsLeftOfADistributedTransaction:
             catalog.store.overwrite(f"dtxn/{begun.id}{number}.binpb", b"")
         distributed.abort(catalog, distributed.look(catalog.store, begun.id))
         found = distributed.find(catalog.store, begun.id)
-        assert (found.save, found.state(clock), found.began_at_version) == (2, State.ABORTED, 1)
+        assert (found.save, found.state(clock), found.began_at_version) == (2, TransactionState.ABORTED, 1)
         # a process with an older save finds the end for as long as the transaction may live
         assert found.definition.expire_at_millis >= begun.transaction.expires_at_millis
         with pytest.raises(SavedElsewhere):
@@ -1545,7 +1547,7 @@ class TestWhatIsLeftOfADistributedTransaction:
         catalog.store.overwrite(self.keep_the_hint_alone(catalog, begun.id), b"")
         distributed.abort(catalog, distributed.look(catalog.store, begun.id))
         found = distributed.find(catalog.store, begun.id)
-        assert (found.save, found.state(clock)) == (0, State.ABORTED)
+        assert (found.save, found.state(clock)) == (0, TransactionState.ABORTED)
 
     def test_the_runs_of_committed_ones(self, catalog, begun):
         """By all of their saves that are whole, and only where the last of them, or its copy, says so."""
@@ -1573,7 +1575,7 @@ class TestWhatIsLeftOfADistributedTransaction:
             distributed.load(catalog, begun.id)
         distributed.abort(catalog, saved)
         found = distributed.find(catalog.store, begun.id)
-        assert (found.save, found.state(clock)) == (2, State.ABORTED)
+        assert (found.save, found.state(clock)) == (2, TransactionState.ABORTED)
         assert found.definition.expire_at_millis == begun.transaction.expires_at_millis
 
     @pytest.mark.parametrize("end", ["abort", "commit"])

@@ -34,7 +34,7 @@ from olympia_cli.cli.commands.completion import (
     FOLDERS,
     NOTHING,
     SCRIPTS,
-    Line,
+    CommandLine,
     Shell,
     candidates,
     escaped,
@@ -363,25 +363,25 @@ def test_a_store_that_does_not_answer_is_given_up(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ("olympia ", Line((), "")),
-        ("olympia ta", Line((), "ta")),
-        (r"olympia a\ b 'c d' \$x", Line(("a b", "c d"), "$x")),
-        ("olympia 'a", Line((), "a", "'")),
-        ('olympia x"a\\$\\b', Line((), "xa$\\b", '"')),
-        ("olympia a\\", Line((), "a")),
+        ("olympia ", CommandLine((), "")),
+        ("olympia ta", CommandLine((), "ta")),
+        (r"olympia a\ b 'c d' \$x", CommandLine(("a b", "c d"), "$x")),
+        ("olympia 'a", CommandLine((), "a", "'")),
+        ('olympia x"a\\$\\b', CommandLine((), "xa$\\b", '"')),
+        ("olympia a\\", CommandLine((), "a")),
         ("olympia $(ls -l", None),
         ("olympia `ls -l", None),
         ("olympia $'a", None),
-        ("olympia $(ls -l) x", Line(("_",), "x")),
-        ("A=1 B='2 3' olympia x ", Line(("x",), "")),
-        ("cd x && olympia y ", Line(("y",), "")),
-        ("(olympia y ", Line(("y",), "")),
-        ("olympia log 2>/dev/null -n ", Line(("log", "-n"), "")),
-        ("olympia log > fi", Line(("log",), "fi", is_redirected=True)),
-        ("olympia '' ", Line(("",), "")),
+        ("olympia $(ls -l) x", CommandLine(("_",), "x")),
+        ("A=1 B='2 3' olympia x ", CommandLine(("x",), "")),
+        ("cd x && olympia y ", CommandLine(("y",), "")),
+        ("(olympia y ", CommandLine(("y",), "")),
+        ("olympia log 2>/dev/null -n ", CommandLine(("log", "-n"), "")),
+        ("olympia log > fi", CommandLine(("log",), "fi", is_redirected=True)),
+        ("olympia '' ", CommandLine(("",), "")),
     ],
 )
-def test_a_line_is_read_as_bash_does(text: str, line: Line | None) -> None:
+def test_a_line_is_read_as_bash_does(text: str, line: CommandLine | None) -> None:
     assert read_line(text) == line
 
 

@@ -119,7 +119,7 @@ def executors(spark) -> int:
 def dead(spark, catalog: str) -> list:
     sys.path.insert(0, str(Path(__file__).parents[2]))
     from olympia_cli.catalog.catalog import Catalog
-    from olympia_cli.ops.expire import Planner
+    from olympia_cli.ops.expire import ExpirePlanner
     from olympia_cli.spark.engine import SparkEngine
     from olympia_cli.spark.pipelines.expire import spark_surveyor
     from olympia_cli.spark.pipelines.place import CatalogPlace
@@ -128,7 +128,7 @@ def dead(spark, catalog: str) -> list:
 
     found = Catalog(LocalStore(catalog))
     with spark_surveyor(SparkEngine(spark, CatalogPlace.at(catalog), 4, alone=0)) as surveyor:
-        plan = Planner(found, FLOORS, surveyor, progress=Told(spark)).expire(policy_of(found))
+        plan = ExpirePlanner(found, FLOORS, surveyor, progress=Told(spark)).expire(policy_of(found))
         return sorted([file.path, file.bytes, file.kind] for file in plan.mark.files)
 
 

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.app import app
 from olympia_cli.names import Kind
-from olympia_cli.ops.expire import Planner
+from olympia_cli.ops.expire import ExpirePlanner
 from olympia_cli.ops.inspect import log
 from olympia_cli.storage.local import LocalStore
 from tests.helpers import recipes
@@ -107,7 +107,7 @@ class World:
         assert read["names"] == sorted(
             f"{one.name.kind.word} {one.name.namespace} {one.name.name or one.name.namespace}" for one in objects
         )
-        oldest = Planner(self.catalog, FLOORS).expire(policy_of(self.catalog)).mark.former_oldest
+        oldest = ExpirePlanner(self.catalog, FLOORS).expire(policy_of(self.catalog)).mark.former_oldest
         entries = log(snapshot, oldest)
         assert audit["actions"] == sorted([entry.version, at] for entry in entries for at in range(len(entry.changes)))
         assert audit["taken"]
@@ -254,7 +254,7 @@ def test_a_cluster_gives_the_same_results_as_one_process(played):
 
 def test_a_machine_that_dies_in_the_middle_of_an_expire(played):
     world = played.world
-    plan = Planner(world.catalog, FLOORS).expire(policy_of(world.catalog)).mark
+    plan = ExpirePlanner(world.catalog, FLOORS).expire(policy_of(world.catalog)).mark
     [dead] = world.results["dead"]
     assert [tuple(file) for file in dead] == sorted((file.path, file.bytes, file.kind) for file in plan.files)
     assert world.results["executors"] == [1], "the other one is gone"

@@ -15,7 +15,7 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import new_definition_path, new_node_path, root_path
 from olympia_cli.names import AtVersion, Kind
-from olympia_cli.ops.expire import Floors, Planner, Policy, mark, read_policy
+from olympia_cli.ops.expire import ExpirePlanner, Floors, Policy, mark, read_policy
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.storage.local import LocalStore
@@ -63,7 +63,7 @@ def make_worn_catalog(folder: Path, order: int = 4) -> Catalog:
     _save(catalog, "a.forgotten")
     clock.advance(20 * DAY)
     set_age(place, 30)
-    done = mark(catalog, Planner(catalog, FLOORS).expire(policy_of(catalog), not_beyond=3).mark)
+    done = mark(catalog, ExpirePlanner(catalog, FLOORS).expire(policy_of(catalog), not_beyond=3).mark)
     assert done is not None
     for number in range(4):
         commit(f"b.late{number}", drop=f"b.t{number}_1")

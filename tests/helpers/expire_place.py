@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import parse_root_path
-from olympia_cli.ops.expire import Floors, Planner, Policy, mark, purge, read_policy
+from olympia_cli.ops.expire import ExpirePlanner, Floors, Policy, mark, purge, read_policy
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import DAY, HOUR, FakeClock
 from tests.helpers.names import location, ns, table
@@ -30,8 +30,8 @@ class Place:
         with self.catalog.transaction() as transaction:
             transaction.create_namespace(ns(name))
 
-    def planner(self, floors: Floors = FLOORS) -> Planner:
-        return Planner(self.catalog, floors)
+    def planner(self, floors: Floors = FLOORS) -> ExpirePlanner:
+        return ExpirePlanner(self.catalog, floors)
 
     def policy(self, **asked) -> Policy:
         return read_policy(self.head.definition, self.clock.now_millis(), **asked)

@@ -37,7 +37,7 @@ from olympia_cli.format.actions import Action, commit_info
 from olympia_cli.format.paths import LATEST, new_node_path, parse_root_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import AtVersion, Kind
-from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_policy, undo
+from olympia_cli.ops.expire import ExpirePlanner, Floors, mark, purge, read_policy, undo
 from olympia_cli.ops.fsck import Level, Severity
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import FileInfo
@@ -314,7 +314,7 @@ def read_after_hint(version: int) -> Work:
 
 
 def plan_expire(catalog: Catalog, floors: Floors = FLOORS, not_beyond: int = 2**31, **asked: Any) -> Any:
-    planner = Planner(catalog, floors)
+    planner = ExpirePlanner(catalog, floors)
     policy = read_policy(planner.facts.definition, catalog.clock.now_millis(), **asked)
     return planner.expire(policy, not_beyond)
 
@@ -326,7 +326,7 @@ def mark_now(stage: Stage) -> Acknowledged | None:
 
 def purge_now(stage: Stage) -> Acknowledged | None:
     catalog = Catalog(stage.store, stage.clock)
-    planner = Planner(catalog, FLOORS)
+    planner = ExpirePlanner(catalog, FLOORS)
     return _acknowledged(purge(catalog, planner.purge(), planner.facts.head.version, FLOORS))
 
 
@@ -613,7 +613,7 @@ def _check_future(world: World) -> None:
         catalog = later.catalog
         mark(catalog, plan_expire(catalog).mark)
         later.clock.advance(2 * DAY)
-        planner = Planner(catalog, FLOORS)
+        planner = ExpirePlanner(catalog, FLOORS)
         purge(catalog, planner.purge(), planner.facts.head.version, FLOORS)
         check_versions(later)
     left = set() if later.catalog.snapshot().definition.exported_snapshots else orphans(later)

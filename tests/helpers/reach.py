@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.ops.walk import NodeRules, Reach
+from olympia_cli.ops.walk import NodeRules, ReachedFiles
 from olympia_cli.storage.protocol import Store
 
 
-def reach_of(store: Store, definitions: bool = False) -> Reach:
+def reach_of(store: Store, definitions: bool = False) -> ReachedFiles:
     """Return an empty reach with the sizes of the latest version."""
-    return Reach(store, NodeRules.of(Catalog(store).snapshot()), definitions=definitions)
+    return ReachedFiles(store, NodeRules.of(Catalog(store).snapshot()), definitions=definitions)

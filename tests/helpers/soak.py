@@ -40,7 +40,7 @@ from olympia_cli.catalog.references import oldest_version
 from olympia_cli.errors import CommitUnknown, OlympiaError
 from olympia_cli.format.actions import commit_info
 from olympia_cli.names import AtVersion, NamespaceName, TableName
-from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_policy, undo
+from olympia_cli.ops.expire import ExpirePlanner, Floors, mark, purge, read_policy, undo
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.records import drop_export
@@ -234,7 +234,7 @@ class Worker:
         if not self._others_went_on():
             return
         self.clock.tick()
-        planner = Planner(self.catalog, FLOORS)
+        planner = ExpirePlanner(self.catalog, FLOORS)
         policy = read_policy(planner.facts.definition, self.clock.now_millis())
         plan = planner.expire(policy).mark
         # all that the plan takes out of history is noted, however long it took to make
@@ -245,7 +245,7 @@ class Worker:
             self.report.counted["marked versions"] += len(plan.expired)
         if self.chosen.random() < 0.06 and (done := undo(self.catalog, retry_for=PATIENCE_BY_CLOCK)) is not None:
             self._expired(done, "undone marks")
-        planner = Planner(self.catalog, FLOORS)
+        planner = ExpirePlanner(self.catalog, FLOORS)
         purged = planner.purge()
         if not purged.is_empty:
             done = purge(self.catalog, purged, planner.facts.head.version, FLOORS, retry_for=PATIENCE_BY_CLOCK)

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from olympia_cli.errors import Damaged, PathMissing, Unsupported
 from olympia_cli.iceberg.avro import open_container
 from olympia_cli.iceberg.files import TableFiles
-from olympia_cli.iceberg.manifests import Content, DataFile, data_files, decode_manifest, decode_manifest_list
+from olympia_cli.iceberg.manifests import DataFile, FileContent, data_files, decode_manifest, decode_manifest_list
 from tests.helpers.iceberg_tables import Lake, files_of, with_deletes
 
 
@@ -74,7 +74,7 @@ def test_data_files_are_those_that_pyiceberg_reads(lake: Lake, version: int, par
     table = lake.table("t", appends=2, parts=parts, version=version)
     found = listed(table.metadata_location)
     assert [ours(one) for one in found] == by_pyiceberg(table)
-    assert {(one.content, one.format) for one in found} == {(Content.DATA, "parquet")}
+    assert {(one.content, one.format) for one in found} == {(FileContent.DATA, "parquet")}
     assert listed(table.metadata_location, statistics=False) == [
         DataFile(one.location, one.content, one.format, one.records, one.size, one.spec_id) for one in found
     ]
@@ -115,7 +115,11 @@ def test_delete_files_are_distinguished_by_content(lake: Lake) -> None:
     kinds = (DataFileContent.POSITION_DELETES, DataFileContent.EQUALITY_DELETES)
     metadata, _, deletes = with_deletes(lake, lake.table("t"), kinds)
     found = listed(metadata)
-    assert [one.content for one in found] == [Content.DATA, Content.POSITION_DELETES, Content.EQUALITY_DELETES]
+    assert [one.content for one in found] == [
+        FileContent.DATA,
+        FileContent.POSITION_DELETES,
+        FileContent.EQUALITY_DELETES,
+    ]
     assert [one.location for one in found[1:]] == deletes
     assert [one.equality_ids for one in found] == [(), (), (1,)]
 

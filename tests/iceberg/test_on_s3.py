@@ -18,7 +18,7 @@ from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.iceberg.settings import io_properties, store_options
 from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
-from olympia_cli.importers.deltacat.source import Source
+from olympia_cli.importers.deltacat.source import DeltacatSource
 from olympia_cli.importers.footers import LocalFooters, SourceFolder, open_io
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import find_folders
@@ -125,7 +125,7 @@ def test_deltacat_in_a_bucket(settings: dict[str, str], tmp_path: Path) -> None:
     )
     catalog = OlympiaCatalog("lake", **settings)
     renaming = Renaming(catalog.store_catalog.snapshot().sizes)
-    done, _ = DeltacatImport(Source(store), SourceFolder(uri, settings), catalog, renaming).run(FOREVER, "")
+    done, _ = DeltacatImport(DeltacatSource(store), SourceFolder(uri, settings), catalog, renaming).run(FOREVER, "")
     assert (len(done.created), done.left_out) == (2, [])
     assert catalog.load_table("ops.jobs").scan().to_arrow().num_rows == 6
 
@@ -143,6 +143,6 @@ def test_rows_of_deltacat_are_rewritten_in_a_bucket(settings: dict[str, str], tm
     catalog = OlympiaCatalog("lake", **settings)
     renaming = Renaming(catalog.store_catalog.snapshot().sizes)
     rewriter = RewritesHere(uri, settings, {**settings, ONE_SDK: "true"})
-    importing = DeltacatImport(Source(store), SourceFolder(uri, settings), catalog, renaming, rewriter)
+    importing = DeltacatImport(DeltacatSource(store), SourceFolder(uri, settings), catalog, renaming, rewriter)
     assert importing.run(FOREVER, "")[0].left_out == []
     assert sorted(catalog.load_table("anew.t").scan().to_arrow()["id"].to_pylist()) == [1, 2, 3]

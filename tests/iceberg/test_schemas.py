@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from olympia_cli.iceberg.metadata import Column, columns_of, current_schema, partition_spec
+from olympia_cli.iceberg.metadata import SchemaColumn, columns_of, current_schema, partition_spec
 from olympia_cli.ops.verify_metadata import parse_metadata
 from tests.helpers.iceberg_tables import Lake
 
@@ -28,7 +28,7 @@ def test_the_columns_that_pyiceberg_writes(tmp_path: Path):
     metadata = parse_metadata(lake.read(table.metadata_location), table.metadata_location)
     expected = {field.field_id: str(field.field_type) for field in table.schema().fields}
     found = columns_of(metadata)
-    assert found[1] == Column("number", expected[1])
+    assert found[1] == SchemaColumn("number", expected[1])
     assert {column.name: column.type for column in found.values()} == {
         "number": "long",
         "place": "struct",
@@ -49,7 +49,7 @@ def test_the_columns_that_pyiceberg_writes(tmp_path: Path):
 def test_a_table_of_the_first_format_has_one_schema():
     only = {"type": "struct", "fields": [{"id": 1, "name": "a", "required": True, "type": "int"}]}
     assert current_schema({"schema": only}) == only
-    assert columns_of({"schema": only}) == {1: Column("a", "int")}
+    assert columns_of({"schema": only}) == {1: SchemaColumn("a", "int")}
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.importers.deltacat.checks import check
 from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
-from olympia_cli.importers.deltacat.source import MAX_SIZE, Source
+from olympia_cli.importers.deltacat.source import MAX_SIZE, DeltacatSource
 from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.names import Kind
@@ -64,7 +64,7 @@ def held(store):
 @pytest.mark.parametrize("how", ["import", "history", "inspect", "check"])
 def test_each_file_of_metadata_is_read_once(real, tmp_path, name, how):
     store = CountingStore(LocalStore(str(real[name])))
-    source = Source(store)
+    source = DeltacatSource(store)
     if how == "inspect":
         importing(source, new_store(tmp_path / "c"), dry_run=True).inspect(FOREVER)
     elif how == "check":
@@ -81,7 +81,7 @@ def test_each_file_of_metadata_is_read_once(real, tmp_path, name, how):
 def test_a_dry_run_writes_nothing(real, tmp_path):
     store = CountingStore(new_store(tmp_path / "c"))
     before = sorted(tmp_path.rglob("*"))
-    done, version = bring(Source(LocalStore(str(real[SMALL]))), store, dry_run=True)
+    done, version = bring(DeltacatSource(LocalStore(str(real[SMALL]))), store, dry_run=True)
     assert (len(done.created), version, sorted(tmp_path.rglob("*")), store.writes) == (4, 0, before, 0)
 
 
@@ -89,7 +89,7 @@ def test_cut_at_every_write(tmp_path):
     with DeltacatWriter(tmp_path / "source").transaction() as txn:
         partition = txn.partition(txn.table(txn.namespace("n"), "t", SCHEMA))
         txn.delta(partition, 1, pa.table({"id": [1]}, schema=SCHEMA))
-    source = Source(LocalStore(str(tmp_path / "source")))
+    source = DeltacatSource(LocalStore(str(tmp_path / "source")))
     whole = CuttingStore(new_store(tmp_path / "whole"))
     bring(source, whole)
     everything = held(whole.inner)
@@ -105,7 +105,7 @@ def test_cut_at_every_write(tmp_path):
 
 
 def test_a_history_that_is_cut_goes_on_where_it_was(real, tmp_path):
-    source = Source(LocalStore(str(real[LEGACY])))
+    source = DeltacatSource(LocalStore(str(real[LEGACY])))
     whole = CuttingStore(new_store(tmp_path / "whole"))
     _, version = bring(source, whole, DeltacatImport.history)
     store = new_store(tmp_path / "cut")
@@ -129,7 +129,7 @@ def test_others_may_commit_in_the_middle_of_a_history(real, tmp_path):
                 OlympiaCatalog.of(Catalog(store)).drop_table("sales.orders")
             return version
 
-    _, version = importing(Source(LocalStore(str(real[SMALL]))), store, of=Interrupted).history(FOREVER, "")
+    _, version = importing(DeltacatSource(LocalStore(str(real[SMALL]))), store, of=Interrupted).history(FOREVER, "")
     assert version == 19
     table = OlympiaCatalog.of(Catalog(store)).load_table("sales.customer_orders")
     assert table.scan().to_arrow().num_rows == 22
@@ -145,7 +145,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
     with file.open("r+b") as opened:
         opened.truncate(MAX_SIZE + 1)
     store = CountingStore(LocalStore(str(made.folder)))
-    done, _ = bring(Source(store), new_store(tmp_path / "c"))
+    done, _ = bring(DeltacatSource(store), new_store(tmp_path / "c"))
     [left_out] = done.left_out
     assert left_out.reason.endswith("it has 67,108,865 bytes, which no metadata has")
     assert file.relative_to(made.folder).as_posix() not in store.paths("read", "read_many")
@@ -154,9 +154,9 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
 def test_a_copy_elsewhere_is_the_same_source(real, tmp_path):
     """A catalog is told by its first transaction: what was imported from one place is followed at another."""
     store = new_store(tmp_path / "c")
-    bring(Source(LocalStore(str(real[SMALL]))), store)
+    bring(DeltacatSource(LocalStore(str(real[SMALL]))), store)
     shutil.copytree(real[SMALL], tmp_path / "copy")
-    done, version = bring(Source(LocalStore(str(tmp_path / "copy"))), store)
+    done, version = bring(DeltacatSource(LocalStore(str(tmp_path / "copy"))), store)
     assert (done.unchanged, version) == (7, 1)
 
 
@@ -165,5 +165,5 @@ def test_a_source_without_a_finished_transaction_has_lost_nothing(tmp_path):
     DeltacatWriter(tmp_path / "source").write(f"txn/running/1_{uuid.uuid4()}", b"")
     store = new_store(tmp_path / "c")
     OlympiaCatalog.of(Catalog(store)).create_namespace("own")
-    done, version = bring(Source(LocalStore(str(tmp_path / "source"))), store)
+    done, version = bring(DeltacatSource(LocalStore(str(tmp_path / "source"))), store)
     assert (done.left_out, version) == ([], 1)

@@ -84,8 +84,8 @@ def test_malformed_msgpack_is_reported_with_its_reason(data, why):
 @pytest.mark.parametrize(
     ("path", "found"),
     [
-        (f"n/rev/1000000/1000/{FILE}.mpk", index.Revision(("n",), 1, "create", TXN)),
-        (f"n/t/1/s/p/7/rev/{FILE}.json", index.Revision(("n", "t", "1", "s", "p", "7"), 1, "create", TXN)),
+        (f"n/rev/1000000/1000/{FILE}.mpk", index.ObjectFile(("n",), 1, "create", TXN)),
+        (f"n/t/1/s/p/7/rev/{FILE}.json", index.ObjectFile(("n", "t", "1", "s", "p", "7"), 1, "create", TXN)),
         (f"{'a' * 40}/{FILE}.x", index.NameEntry((), "a" * 40, 1, "create", TXN, "x")),
         (f"n/{'a' * 40}/1/{FILE}.x", index.NameEntry(("n",), "a" * 40, 1, "create", TXN, "x")),
         (f"txn/success/2026/11/16/00/03/{TXN}/17", index.TransactionFile(TXN, "success", 17)),
@@ -126,7 +126,7 @@ def test_every_file_of_the_real_catalogs_is_read(tmp_path):
             path = file.relative_to(folder).as_posix()
             found = index.parse(path)
             assert found is not None, path
-            if isinstance(found, index.Revision):
+            if isinstance(found, index.ObjectFile):
                 body = metadata.read_body(file.read_bytes(), path, len(found.object))
                 read[type(body).__name__] = read.get(type(body).__name__, 0) + 1
             elif isinstance(found, index.TransactionFile):

@@ -33,11 +33,11 @@ from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.deltacat import rewrite
 from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
-from olympia_cli.importers.deltacat.metadata import Entry, TableVersion
-from olympia_cli.importers.deltacat.rewrite import WHOLE, Piece, PieceFile, Step, merged
+from olympia_cli.importers.deltacat.metadata import DeltaFile, TableVersion
+from olympia_cli.importers.deltacat.rewrite import WHOLE, DeltaFiles, Piece, PieceFile, merged
 from olympia_cli.importers.deltacat.rows import read_rows, survives
 from olympia_cli.importers.deltacat.schemas import Unfit
-from olympia_cli.importers.deltacat.source import Source
+from olympia_cli.importers.deltacat.source import DeltacatSource
 from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.result import ImportAdvice
@@ -77,7 +77,7 @@ class World:
         Catalog.create(self.store)
 
     def importing(self, rewriter, dry_run):
-        source = Source(LocalStore(str(self.made.folder)), "made")
+        source = DeltacatSource(LocalStore(str(self.made.folder)), "made")
         catalog, renaming = OlympiaCatalog.of(Catalog(self.store)), Renaming(Catalog(self.store).snapshot().sizes)
         return DeltacatImport(source, SourceFolder(f"file://{self.made.folder}"), catalog, renaming, rewriter, dry_run)
 
@@ -180,9 +180,9 @@ def test_merging_deltas_equals_applying_them_in_order():
                 files[path] = pa.Table.from_pylist(
                     [dict(zip(schema.names, row, strict=True)) for row in rows], schema.remove_metadata()
                 )
-                step.append(PieceFile(path, 1, Entry(path, None, None, "", "", "data", by)))
+                step.append(PieceFile(path, 1, DeltaFile(path, None, None, "", "", "data", by)))
                 come += rows
-            steps.append(Step(type, tuple(step)))
+            steps.append(DeltaFiles(type, tuple(step)))
             at = [{"a": 0, "b": 1}.get(key, key) for key in by or keys]
 
             def key(row, at=at, type=type):
@@ -343,7 +343,7 @@ def test_every_type_of_an_avro_file(codec, some):
     rows = [*zip(*values, strict=True), tuple(None for _ in some)]
     content = write_avro({name: optional(columns[name][1]) for name in some}, rows, codec, rows_a_block=2)
     version = TableVersion("1", "active", None, schema.serialize().to_pybytes(), (), (), None)
-    found = read_rows(content, Entry("x", 3, len(content), "application/avro", "identity", "data"), version, ())
+    found = read_rows(content, DeltaFile("x", 3, len(content), "application/avro", "identity", "data"), version, ())
     assert found.schema == schema.remove_metadata()
     stored = {
         "price": [decimal.Decimal("-1.23"), decimal.Decimal("100000000000000000.01")],
@@ -377,7 +377,7 @@ def test_a_damaged_avro_file_never_crashes_the_import():
     rows = list(zip(*(values for _, _, values in AVRO.values()), strict=True))
     content = write_avro({name: optional(type) for name, (_, type, _) in AVRO.items()}, rows)
     version = TableVersion("1", "active", None, schema.serialize().to_pybytes(), (), (), None)
-    entry, told = Entry("x", None, None, "application/avro", "identity", "data"), 0
+    entry, told = DeltaFile("x", None, None, "application/avro", "identity", "data"), 0
     for at in range(len(content)):
         for damaged in (content[:at], content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :]):
             try:

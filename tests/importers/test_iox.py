@@ -17,10 +17,10 @@ from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.footers import open_io
 from olympia_cli.importers.iox.checks import CODES, check
-from olympia_cli.importers.iox.columns import Conflict, columns_of, decode_footer, statistics
-from olympia_cli.importers.iox.plans import Planner
-from olympia_cli.importers.iox.source import Source
-from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
+from olympia_cli.importers.iox.columns import ColumnConflict, columns_of, decode_footer, statistics
+from olympia_cli.importers.iox.plans import IoxPlanner
+from olympia_cli.importers.iox.source import IoxSource
+from olympia_cli.importers.iox.tables import ImportRun, IoxTables, read_note
 from olympia_cli.importers.iox.transactions import Comparison, Predicate, Tombstone, decode
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.wire import Garbled
@@ -50,7 +50,7 @@ def iox(tmp_path_factory):
 
 def source(iox):
     store = CountingStore(LocalStore(str(iox.folder)))
-    return Source(store, str(iox.folder)), store
+    return IoxSource(store, str(iox.folder)), store
 
 
 def read_paths(store):
@@ -107,7 +107,7 @@ def test_a_file_that_is_too_large_is_not_read(iox):
     files = [file for file in iox.folder.rglob("*") if file.is_file()]
     store = MemoryStore(files={str(file.relative_to(iox.folder)): (file.read_bytes(), 0) for file in files})
     store.size_limit = lambda path: 100
-    with Source(store, str(iox.folder)) as there:
+    with IoxSource(store, str(iox.folder)) as there:
         with pytest.raises(Damaged, match="the limit is 100 bytes") as error:
             there.state(Latest())
         assert error.value.code == "I106"
@@ -133,7 +133,7 @@ def test_no_bytes_bring_it_down(iox):
     for footer in (packed, plain):
         for at in range(len(footer)):
             for broken in (footer[:at], footer[:at] + bytes([chance.randrange(256)]) + footer[at + 1 :]):
-                with suppress(Garbled, Conflict):
+                with suppress(Garbled, ColumnConflict):
                     found = decode_footer(broken)
                     types = {name: (1, type) for name, type in columns_of(found).items() if type is not None}
                     statistics(found, types)
@@ -149,8 +149,8 @@ def bring(iox, store, history=False, there=None):
     base = f"file://{iox.folder}"
     with there:
         snapshot = catalog.store_catalog.snapshot()
-        tables = IoxTables(Planner(there, base, Renaming(snapshot.sizes)), open_io(base, {}), SystemClock())
-        run = Run(tables, catalog, None, "", read_note(snapshot.definition.properties, base, there))
+        tables = IoxTables(IoxPlanner(there, base, Renaming(snapshot.sizes)), open_io(base, {}), SystemClock())
+        run = ImportRun(tables, catalog, None, "", read_note(snapshot.definition.properties, base, there))
         return run.history(Latest()) if history else run.one(Latest(), False)
 
 
@@ -205,7 +205,7 @@ def test_a_concurrent_import_is_not_undone(tmp_path):
     bring(iox, store)
     iox.commit(iox.add(iox.data("cpu", rows([2], v=[2]), "day 2")))
 
-    class Slow(Source):
+    class Slow(IoxSource):
         """While the source is read, it changes, and another process imports it."""
 
         is_first = True

@@ -11,9 +11,9 @@ from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.footers import open_io
 from olympia_cli.importers.iox.checks import check
-from olympia_cli.importers.iox.plans import Planner
-from olympia_cli.importers.iox.source import Source
-from olympia_cli.importers.iox.tables import IoxTables, Run
+from olympia_cli.importers.iox.plans import IoxPlanner
+from olympia_cli.importers.iox.source import IoxSource
+from olympia_cli.importers.iox.tables import ImportRun, IoxTables
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.names import Latest
 from olympia_cli.storage.open import open_store
@@ -45,10 +45,10 @@ def test_it_is_imported_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
             "s3.region": "us-east-1",
         }
         catalog = OlympiaCatalog("lake", **settings)
-        with Source(store, SOURCE) as there:
+        with IoxSource(store, SOURCE) as there:
             assert check(there).findings == []
-            planner = Planner(there, SOURCE, Renaming(catalog.store_catalog.snapshot().sizes))
-            run = Run(IoxTables(planner, open_io(SOURCE, settings), SystemClock()), catalog, None, "", None)
+            planner = IoxPlanner(there, SOURCE, Renaming(catalog.store_catalog.snapshot().sizes))
+            run = ImportRun(IoxTables(planner, open_io(SOURCE, settings), SystemClock()), catalog, None, "", None)
             done, _, _ = run.one(Latest(), dry_run=False)
         assert [(str(one.name), one.files, one.rows) for one in done.created] == [("metrics.cpu", 1, 3)]
         found = catalog.load_table("metrics.cpu")

@@ -229,7 +229,7 @@ def test_two_expires_at_once(monkeypatch):
         return Scene(marked_twice, {"again": twice, "expire": in_turn(HOUR, purge_now)})
 
     assert check_all(explore(scene().play, 1, points=points)) > 20
-    monkeypatch.setattr(expire_plan.Planner, "_conflict_if_purged", lambda self: nullcontext())
+    monkeypatch.setattr(expire_plan.ExpirePlanner, "_conflict_if_purged", lambda self: nullcontext())
     found = _find(explore(scene().play, 1, points=points))
     assert "again ended in Damaged" in str(found.violation)
 
@@ -700,7 +700,7 @@ def test_without_looking_again_oldest_stays_ahead_of_an_undo(monkeypatch):
 def _purge_that_lists_late(stage: Stage) -> None:
     """Find the reachable files first, and list the existing ones only after the commit."""
     catalog = Catalog(stage.store, stage.clock)
-    planner = expire_plan.Planner(catalog, FLOORS)
+    planner = expire_plan.ExpirePlanner(catalog, FLOORS)
     plan = planner.purge()
     expire.purge(catalog, replace(plan, files=Listed()), planner.facts.head.version, FLOORS)
     now = stage.clock.now_millis()

@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from olympia_cli.rest import app
 from olympia_cli.rest.app import LIFETIME_MILLIS, Idempotency
-from olympia_cli.rest.failures import Failure
+from olympia_cli.rest.failures import ErrorResponse
 from tests.helpers.clock import FakeClock
 
 
@@ -47,8 +47,8 @@ def test_concurrent_requests_with_the_same_key_run_once():
 def test_a_temporary_failure_is_retried_under_its_key():
     async def main() -> None:
         kept, one = Idempotency(FakeClock()), key()
-        work = Work(Failure(503, "ServiceUnavailableException", "no"), Response(b"a"))
-        with pytest.raises(Failure):
+        work = Work(ErrorResponse(503, "ServiceUnavailableException", "no"), Response(b"a"))
+        with pytest.raises(ErrorResponse):
             await kept.once("ann", one, b"r", work)
         assert (await kept.once("ann", one, b"r", work)).body == b"a"
 
@@ -60,9 +60,9 @@ def test_an_unknown_outcome_is_not_retried_under_its_key():
 
     async def main() -> None:
         kept, one = Idempotency(FakeClock()), key()
-        work = Work(Failure(500, "CommitStateUnknownException", "who knows"), Response(b"a"))
+        work = Work(ErrorResponse(500, "CommitStateUnknownException", "who knows"), Response(b"a"))
         for _ in range(2):
-            with pytest.raises(Failure, match="who knows"):
+            with pytest.raises(ErrorResponse, match="who knows"):
                 await kept.once("ann", one, b"r", work)
         assert work.done == 1
 
@@ -108,8 +108,8 @@ def test_memory_has_a_bound(monkeypatch):
         kept = Idempotency(FakeClock())
         for _ in range(50):
             await kept.once("ann", key(), b"r", Work(Response(b"x" * 300)))
-            with pytest.raises(Failure):
-                await kept.once("ann", key(), b"r", Work(Failure(409, "AlreadyExistsException", "x")))
+            with pytest.raises(ErrorResponse):
+                await kept.once("ann", key(), b"r", Work(ErrorResponse(409, "AlreadyExistsException", "x")))
             assert len(kept._kept) <= 10
             assert kept._size == sum(one.size for one in kept._kept.values()) <= 1700
 

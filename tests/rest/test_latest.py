@@ -12,7 +12,7 @@ from olympia_cli.catalog.catalog import SURE_FOR_MILLIS, Catalog
 from olympia_cli.errors import StorageFailed
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import NamespaceName
-from olympia_cli.rest.service import Latest
+from olympia_cli.rest.service import LatestLookup
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.clock import FakeClock
 from tests.helpers.stores import CountingStore, WrappedStore
@@ -29,7 +29,7 @@ def test_latest_sees_new_commits_and_checks_with_one_request():
     Catalog.create(store)
     counting = CountingStore(store)
     with ThreadPoolExecutor(2) as pool:
-        latest = Latest(Catalog(counting, FakeClock()), pool)
+        latest = LatestLookup(Catalog(counting, FakeClock()), pool)
         assert latest.look().version == 0
         for number in range(3):
             assert commit(store, f"n{number}") == latest.look().version
@@ -45,7 +45,7 @@ def test_a_version_that_was_purged_under_it_is_noticed_by_the_next_whole_look():
     store, clock = MemoryStore(), FakeClock()
     Catalog.create(store)
     with ThreadPoolExecutor(2) as pool:
-        latest = Latest(Catalog(store, clock), pool)
+        latest = LatestLookup(Catalog(store, clock), pool)
         latest.look()
         for number in range(3):
             commit(store, f"n{number}")
@@ -63,7 +63,7 @@ def test_another_root_under_the_same_number_is_another_version():
         commit(store, name)
     store.create(root_path(3), store.read(root_path(1)))
     with ThreadPoolExecutor(2) as pool:
-        latest = Latest(Catalog(store, clock), pool)
+        latest = LatestLookup(Catalog(store, clock), pool)
         latest.look()
         store.delete_many([root_path(3)])
         assert commit(store, "c") == 3
@@ -75,7 +75,7 @@ def test_a_machine_that_slept_without_its_clock_going_on_looks_again():
     store, clock = MemoryStore(), FakeClock()
     Catalog.create(store)
     with ThreadPoolExecutor(2) as pool:
-        latest = Latest(Catalog(store, clock), pool)
+        latest = LatestLookup(Catalog(store, clock), pool)
         latest.look()
         for number in range(3):
             commit(store, f"n{number}")
@@ -108,7 +108,7 @@ def test_requests_that_come_together_ask_once_and_never_too_early():
 
     async def main() -> None:
         with ThreadPoolExecutor(2) as pool:
-            latest = Latest(Catalog(slow, FakeClock()), pool)
+            latest = LatestLookup(Catalog(slow, FakeClock()), pool)
             await latest.snapshot()
             latest._is_quick = False  # however quick the first look was: the next one waits
             first = asyncio.create_task(latest.snapshot())
@@ -141,7 +141,7 @@ def test_a_failing_store_is_reported_and_retried():
 
     async def main() -> None:
         with ThreadPoolExecutor(2) as pool:
-            latest = Latest(Catalog(failing, FakeClock()), pool)
+            latest = LatestLookup(Catalog(failing, FakeClock()), pool)
             await latest.snapshot()
             failing.fails = True
             for _ in range(3):
@@ -156,6 +156,6 @@ def test_a_failing_store_is_reported_and_retried():
 def test_work_that_ends_too_early_is_an_error_and_no_silence():
     async def main() -> None:
         with ThreadPoolExecutor(2) as pool, pytest.raises(RuntimeError):
-            await Latest(Catalog(MemoryStore()), pool).run(lambda: next(iter(())))
+            await LatestLookup(Catalog(MemoryStore()), pool).run(lambda: next(iter(())))
 
     asyncio.run(asyncio.wait_for(main(), 30))

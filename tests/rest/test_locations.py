@@ -16,7 +16,7 @@ import pytest
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.format.paths import root_path
 from olympia_cli.names import TableName
-from olympia_cli.rest.app import Operation
+from olympia_cli.rest.app import Endpoint
 from olympia_cli.rest.routes import ICEBERG
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.open import open_store
@@ -376,7 +376,7 @@ BODIES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("operation", ICEBERG, ids=lambda operation: operation.name)
-def test_every_route_keeps_a_token_in_its_namespace(here: World, operation: Operation) -> None:
+def test_every_route_keeps_a_token_in_its_namespace(here: World, operation: Endpoint) -> None:
     [theirs] = (here.top / "catalog/data/hr").rglob("*.metadata.json")
     version, path = here.served.version, operation.path.format(namespace="hr", table="t", view="t")
     body = json.loads(json.dumps(BODIES.get(operation.name, CHANGE)).replace("METADATA", str(theirs)))

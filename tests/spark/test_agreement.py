@@ -12,7 +12,7 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import OlympiaError
-from olympia_cli.ops.expire import LOCAL, Planner, Policy, Surveyor
+from olympia_cli.ops.expire import LOCAL, ExpirePlanner, Policy, Surveyor
 from olympia_cli.ops.export.export import create_export, local_engine
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.fsck import FsckRequest, Level
@@ -114,7 +114,7 @@ def test_both_engines_plan_the_same_expire_or_stop_at_the_same_file(spark, damag
     policy = Policy(keep_last=2, cutoff_millis=clock().now_millis(), since="now")
 
     def plan(surveyor: Surveyor) -> object:
-        return shown(Planner(Catalog(store, clock()), FLOORS, surveyor, probe=False).expire(policy))
+        return shown(ExpirePlanner(Catalog(store, clock()), FLOORS, surveyor, probe=False).expire(policy))
 
     with spark_surveyor(engine_at(spark, store)) as surveyor:
         assert outcome(lambda: plan(surveyor)) == outcome(lambda: plan(LOCAL))

@@ -7,7 +7,7 @@ from functools import partial
 import pytest
 
 from olympia_cli.errors import Damaged, ExecutorUnprepared
-from olympia_cli.ops.executor import LOCAL, Doubt, Seen, Work
+from olympia_cli.ops.executor import LOCAL, Doubt, SeenHere, Work
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.pipelines.place import CatalogPlace
 
@@ -52,7 +52,9 @@ def test_a_doubtful_result_is_settled_by_this_process(engine):
 
 
 def test_a_file_that_only_this_process_sees_is_no_fault_of_the_file(engine):
-    work = Work("test: half", half, 1, 1, doubt=Doubt(lambda result: result == "unread", partial(again, Seen("a.txt"))))
+    work = Work(
+        "test: half", half, 1, 1, doubt=Doubt(lambda result: result == "unread", partial(again, SeenHere("a.txt")))
+    )
     with pytest.raises(ExecutorUnprepared, match=r"does not see the same a\.txt"):
         list(engine.map(work, range(5)))
 

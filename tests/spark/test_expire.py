@@ -26,11 +26,11 @@ from olympia_cli.names import Kind, NamespaceName, TableName
 from olympia_cli.ops.expire import (
     LOCAL,
     Doomed,
+    ExpireManifest,
     ExpirePlan,
+    ExpirePlanner,
     Floors,
-    Manifest,
     ManifestPart,
-    Planner,
     Policy,
     PurgePlan,
     encode_manifest,
@@ -77,13 +77,13 @@ def engine_of(spark, catalog: Catalog, partitions: int = 2, alone: int = 256, **
 @contextmanager
 def plan_expire(engine: SparkEngine, catalog: Catalog, policy: Policy, floors: Floors = FLOORS) -> Iterator[ExpirePlan]:
     with spark_surveyor(engine) as surveyor:
-        yield Planner(catalog, floors, surveyor).expire(policy)
+        yield ExpirePlanner(catalog, floors, surveyor).expire(policy)
 
 
 @contextmanager
 def plan_purge(engine: SparkEngine, catalog: Catalog, floors: Floors = FLOORS) -> Iterator[PurgePlan]:
     with spark_surveyor(engine) as surveyor:
-        yield Planner(catalog, floors, surveyor).purge()
+        yield ExpirePlanner(catalog, floors, surveyor).purge()
 
 
 def shown(plan: ExpirePlan) -> object:
@@ -107,7 +107,7 @@ def files_of(plan) -> list[object]:
 
 def both(spark, catalog: Catalog, floors: Floors = FLOORS) -> tuple[object, object]:
     """Return the plan of each engine."""
-    local = shown(Planner(catalog, floors).expire(policy_of(catalog)))
+    local = shown(ExpirePlanner(catalog, floors).expire(policy_of(catalog)))
     with plan_expire(engine_of(spark, catalog, alone=0), catalog, policy_of(catalog), floors) as plan:
         return local, shown(plan)
 
@@ -149,7 +149,7 @@ def history(folder: Path, seed: int) -> Catalog:
         running.save()
         clock.advance(20 * DAY)
         set_age(folder, 30)
-        planner = Planner(catalog, FLOORS)
+        planner = ExpirePlanner(catalog, FLOORS)
         most = chosen.randrange(planner.facts.oldest + 1, planner.facts.head.version)
         plan = planner.expire(policy_of(catalog), not_beyond=most)
         failing = Catalog(Failing(store, chosen.randrange(6)), clock)
@@ -181,14 +181,14 @@ class Failing(WrappedStore):
 
 def test_the_same_plan_file_for_file(spark, tmp_path: Path):
     catalog = make_worn_catalog(tmp_path, order=8)
-    plan = Planner(catalog, FLOORS).expire(policy_of(catalog))
+    plan = ExpirePlanner(catalog, FLOORS).expire(policy_of(catalog))
     # it is a test of something only if all of this is in it
     assert all(plan.mark.files.totals.describe().values())
     assert plan.mark.young >= 2
     assert len(plan.mark.unknown_paths) >= 3
     assert plan.purge.files.totals.kinds["root"] == 3
     _add_what_is_needed(catalog, plan)
-    local = Planner(catalog, FLOORS).expire(policy_of(catalog))
+    local = ExpirePlanner(catalog, FLOORS).expire(policy_of(catalog))
     # the one of them that only versions reach which are about to be marked is needed as long as they can come back
     assert local.purge.rescued == 4
     with plan_expire(engine_of(spark, catalog, alone=0), catalog, policy_of(catalog)) as found:
@@ -199,7 +199,7 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
     named = read_manifest(catalog.store, resting)
     assert named.parts
     assert sorted(named.files, key=lambda file: file.path) == sorted(local.mark.files, key=lambda file: file.path)
-    planner = Planner(catalog, FLOORS)
+    planner = ExpirePlanner(catalog, FLOORS)
     assert planner.facts.oldest > planner.leaving.purged > 0
     local = planner.expire(policy_of(catalog))
     assert local.mark.is_empty
@@ -211,14 +211,14 @@ def test_the_same_plan_file_for_file(spark, tmp_path: Path):
             transaction.roll_back(planner.facts.oldest)
         with spark_surveyor(engine_of(spark, catalog)) as surveyor:
             again = [
-                Planner(catalog, FLOORS, engine).still_dead(plan.purge)
+                ExpirePlanner(catalog, FLOORS, engine).still_dead(plan.purge)
                 for engine, plan in ((LOCAL, local), (LOCAL, found), (surveyor, found))
             ]
             assert files_frame(surveyor.engine, again[0]).count() == again[0].totals.files
             left = {tuple(sorted(file.path for file in files)) for files in again}
         assert len(left) == 1
     catalog.store.delete_many([root_path(planner.leaving.purged)])
-    here = Planner(catalog, FLOORS).expire(policy_of(catalog))
+    here = ExpirePlanner(catalog, FLOORS).expire(policy_of(catalog))
     assert "no node and no definition" in here.purge.notes[0]
     with plan_expire(engine_of(spark, catalog), catalog, policy_of(catalog)) as there:
         assert shown(there) == shown(here)
@@ -243,13 +243,13 @@ def _add_what_is_needed(catalog: Catalog, plan: ExpirePlan) -> None:
 
 
 def _live(catalog: Catalog) -> set[str]:
-    return Planner(catalog, FLOORS).facts.holders.live_ids
+    return ExpirePlanner(catalog, FLOORS).facts.holders.live_ids
 
 
 def _is_old_tree(catalog: Catalog, node: str) -> bool:
     """Return whether a version in history reaches the node."""
     reach = reach_of(catalog.store)
-    planner = Planner(catalog, FLOORS)
+    planner = ExpirePlanner(catalog, FLOORS)
     versions = range(planner.facts.oldest, planner.facts.head.version)
     reach.add((root_path(version), catalog.store.read(root_path(version))) for version in versions)
     return node in reach
@@ -259,7 +259,7 @@ def _is_old_tree(catalog: Catalog, node: str) -> bool:
 def test_the_same_plan_for_random_histories(spark, tmp_path: Path, seed: int):
     """Purges that did not end, and marks that rest or leave."""
     catalog = history(tmp_path, seed)
-    planner = Planner(catalog, FLOORS)
+    planner = ExpirePlanner(catalog, FLOORS)
     assert planner.leaving.unfinished
     assert bool(planner.leaving.manifests) is (seed % 2 == 0)
     local, found = both(spark, catalog)
@@ -269,14 +269,14 @@ def test_the_same_plan_for_random_histories(spark, tmp_path: Path, seed: int):
 def test_damage_stops_it(spark, marked, tmp_path: Path):
     """With the error that the local engine has, and not where only the store fails."""
     place = copied(marked, tmp_path / "copy")
-    planner = Planner(place, FLOORS)
+    planner = ExpirePlanner(place, FLOORS)
     policy = read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=2)
 
     def errors() -> list[dict]:
         told = []
         for surveyor in (LOCAL, None):
             with pytest.raises(Damaged) as raised, spark_surveyor(engine_of(spark, place, alone=0)) as there:
-                Planner(place, FLOORS, surveyor or there).expire(policy)
+                ExpirePlanner(place, FLOORS, surveyor or there).expire(policy)
             told.append(vars(raised.value))
         assert told[0] == told[1]
         return told
@@ -301,7 +301,7 @@ def test_acknowledged_damage_keeps_all_nodes_and_definitions(spark, marked, tmp_
     report = fsck(place.store, level=Level.FULL, all_versions=True, clock=place.clock)
     acknowledge(place, [one for one in report.findings if of_the_past(one, report.latest, report.oldest)])
     policy = read_policy(place.snapshot().definition, place.clock.now_millis(), keep_last=3)
-    local = Planner(place, FLOORS).expire(policy)
+    local = ExpirePlanner(place, FLOORS).expire(policy)
     assert local.mark.damaged == (hit,)
     assert {file.kind for file in local.mark.files} <= {"root", "transaction"}
     with plan_expire(engine_of(spark, place, alone=0), place, policy) as found:
@@ -338,7 +338,7 @@ def marked(spark, tmp_path_factory) -> Catalog:
     catalog = small(folder)
     policy = read_policy(catalog.snapshot().definition, catalog.clock.now_millis(), keep_last=8)
     with plan_expire(engine_of(spark, catalog), catalog, policy) as plan:
-        assert shown(plan) == shown(Planner(catalog, FLOORS).expire(policy))
+        assert shown(plan) == shown(ExpirePlanner(catalog, FLOORS).expire(policy))
         mark(catalog, plan.mark)
     catalog.clock.advance(5 * DAY)
     set_age(folder, 30)
@@ -365,7 +365,7 @@ def finish(catalog: Catalog, rounds: int = 2) -> None:
     for _ in range(rounds):
         catalog.clock.advance(5 * DAY)
         set_age(folder_of(catalog), 30)
-        planner = Planner(catalog, FLOORS)
+        planner = ExpirePlanner(catalog, FLOORS)
         plan = planner.expire(read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=2))
         purge(catalog, plan.purge, plan.head, FLOORS)
         mark(catalog, plan.mark)
@@ -379,7 +379,7 @@ def test_the_driver_dies_before_any_of_its_writes(spark, marked, tmp_path: Path)
     """Either engine goes on from there. What the executors do is done, as it is when only the driver dies."""
     policy = read_policy(marked.snapshot().definition, marked.clock.now_millis(), keep_last=2)
     with plan_expire(engine_of(spark, marked), marked, policy) as plan:
-        assert shown(plan) == shown(Planner(marked, FLOORS).expire(policy))
+        assert shown(plan) == shown(ExpirePlanner(marked, FLOORS).expire(policy))
         assert all(plan.purge.files.totals.describe()[kind] for kind in ("roots", "nodes", "transactions"))
         assert plan.purge.parts
         assert len(plan.mark.expired) == 6
@@ -402,13 +402,13 @@ def test_the_driver_dies_before_any_of_its_writes(spark, marked, tmp_path: Path)
             with pytest.raises(PowerCut):
                 run(place, CuttingStore(place.store, cut_at))
             check_catalog(place.store)
-            if Planner(place, FLOORS).leaving.unfinished and stopped is None:
+            if ExpirePlanner(place, FLOORS).leaving.unfinished and stopped is None:
                 stopped = copied(place, tmp_path / "stopped")
             finish(place)
         assert stopped is not None
     # the first of those that stopped after their commit, by Spark itself
     with plan_purge(engine_of(spark, stopped), stopped) as rest:
-        assert purge_shown(rest) == purge_shown(Planner(stopped, FLOORS).purge())
+        assert purge_shown(rest) == purge_shown(ExpirePlanner(stopped, FLOORS).purge())
         assert rest.files.totals.kinds["root"] == 4
         purge(stopped, rest, stopped.snapshot().version, FLOORS)
     assert left_of_expire(stopped) == []
@@ -419,7 +419,7 @@ def test_plan_parts_that_executors_lose_are_recomputed(spark, marked, tmp_path: 
     """Before the list is used, between two roots of it, and between the purge and the mark."""
     place = copied(marked, tmp_path / "copy")
     policy = read_policy(place.snapshot().definition, place.clock.now_millis(), keep_last=2)
-    expected = shown(Planner(place, FLOORS).expire(policy))
+    expected = shown(ExpirePlanner(place, FLOORS).expire(policy))
     with plan_expire(engine_of(spark, place), place, policy) as plan:
         assert lose(spark)
         assert shown(plan) == expected
@@ -462,13 +462,13 @@ def test_a_manifest_that_is_not_whole(spark, marked, tmp_path: Path):
     document["files"][0]["path"] = "vn/latest"
     place.store.overwrite(first.path, json.dumps(document).encode())
     with pytest.raises(Damaged, match="never deletes") as local:
-        Planner(place, FLOORS).purge()
+        ExpirePlanner(place, FLOORS).purge()
     with pytest.raises(Damaged) as raised, plan_purge(engine_of(spark, place), place):
         pass
     assert raised.value.message == local.value.message
     place.store.delete_many([second.path])
     with plan_purge(engine_of(spark, place), place) as plan:
-        assert purge_shown(plan) == purge_shown(Planner(place, FLOORS).purge())
+        assert purge_shown(plan) == purge_shown(ExpirePlanner(place, FLOORS).purge())
         assert "a part of the manifest" in plan.notes[0]
         assert set(plan.files.totals.kinds) == {"root"}
 
@@ -498,16 +498,16 @@ def test_the_whole_way_on_a_bucket(spark, monkeypatch):
                 transaction.create_table(table(f"a.t{number}"), location(number))
         before = check_catalog(catalog.store)
         engine = engine_of(spark, catalog, **given)
-        planner = Planner(catalog, OFFLINE)
+        planner = ExpirePlanner(catalog, OFFLINE)
         policy = read_policy(
             planner.facts.definition, planner.facts.now_millis, keep_last=2, older_than="0s", offline=True
         )
         with plan_expire(engine, catalog, policy, OFFLINE) as plan:
-            assert shown(plan) == shown(Planner(catalog, OFFLINE).expire(policy))
+            assert shown(plan) == shown(ExpirePlanner(catalog, OFFLINE).expire(policy))
             mark(catalog, plan.mark)
-        planner = Planner(catalog, OFFLINE)
+        planner = ExpirePlanner(catalog, OFFLINE)
         with plan_purge(engine, catalog, OFFLINE) as leaving:
-            assert purge_shown(leaving) == purge_shown(Planner(catalog, OFFLINE).purge())
+            assert purge_shown(leaving) == purge_shown(ExpirePlanner(catalog, OFFLINE).purge())
             purge(catalog, leaving, planner.facts.head.version, OFFLINE)
         found = check_catalog(catalog.store)
         assert min(found) == 6
@@ -529,7 +529,7 @@ def test_each_task_has_its_part(spark, tmp_path: Path):
     # names that are no text, and look alike where names must be text
     for name in (b"\xfe", b"\xff"):
         (tmp_path / os.fsdecode(name)).write_bytes(b"")
-    planner = Planner(catalog, OFFLINE)
+    planner = ExpirePlanner(catalog, OFFLINE)
     policy = read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=1, older_than="0s", offline=True)
     with plan_expire(engine_of(spark, catalog, 4), catalog, policy, OFFLINE) as plan:
         assert isinstance(plan.mark.files, SparkFiles)
@@ -551,7 +551,7 @@ def test_a_task_writes_parts_that_one_can_read(tmp_path: Path, monkeypatch):
     found = [row for made in spark_expire._write_parts(place, manifest, [batch]) for row in made.to_pylist()]
     parts = tuple(ManifestPart(row["path"], row["files"]) for row in found)
     assert [part.files for part in parts] == [2, 2, 1]
-    store.create(manifest, encode_manifest("x", Manifest(manifest, 1, 0, (), parts), ""))
+    store.create(manifest, encode_manifest("x", ExpireManifest(manifest, 1, 0, (), parts), ""))
     assert list(read_manifest(store, manifest).files) == files
 
 

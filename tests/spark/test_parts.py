@@ -182,7 +182,7 @@ class TestObjects:
 class TestGroups:
     @pytest.mark.parametrize("most", range(1, 12))
     def test_runs_are_alike_and_begin_with_subtrees(self, most):
-        subtree, entry = rows.Subtree("node/x", None, None, 1), rows.Entry("k", "v")
+        subtree, entry = rows.Subtree("node/x", None, None, 1), rows.KeyEntry("k", "v")
         pieces = [entry, *[subtree, entry] * 9, subtree]
         runs = rows.groups(pieces, most)
         assert [piece for run in runs for piece in run] == pieces
@@ -192,7 +192,7 @@ class TestGroups:
         assert all(isinstance(run[0], rows.Subtree) for run in runs[1:])
 
     def test_keys_without_subtrees_are_one_run_and_nothing_is_none(self):
-        assert rows.groups([rows.Entry("k", "v")], 4) == [[rows.Entry("k", "v")]]
+        assert rows.groups([rows.KeyEntry("k", "v")], 4) == [[rows.KeyEntry("k", "v")]]
         assert rows.groups([], 4) == []
 
 

@@ -14,7 +14,7 @@ from olympia_cli.errors import PathTaken, VersionNotFound
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.manifests import data_files as local_data_files
 from olympia_cli.names import AtExport, TableName
-from olympia_cli.ops.expire import Planner, mark
+from olympia_cli.ops.expire import ExpirePlanner, mark
 from olympia_cli.ops.inspect import describe_action, log
 from olympia_cli.spark.failures import explained
 from olympia_cli.spark.pipelines.inventory import audit_log, data_files
@@ -145,7 +145,7 @@ def test_an_older_version_and_no_statistics(spark, shelf):
 def test_an_expired_version_that_an_export_keeps(spark, tmp_path):
     catalog = make_worn_catalog(tmp_path)
     names = sorted(name.name for name in catalog.snapshot(AtExport("shared")).tables())
-    assert mark(catalog, Planner(catalog, FLOORS).expire(policy_of(catalog)).mark) is not None
+    assert mark(catalog, ExpirePlanner(catalog, FLOORS).expire(policy_of(catalog)).mark) is not None
     inventory = data_files(spark, place_of(catalog), "shared", partitions=1)
     assert inventory.version < expired_before(catalog.snapshot().definition)
     # the metadata of all of them is missing

@@ -14,7 +14,7 @@ from olympia_cli.errors import ExecutorUnprepared
 from olympia_cli.iceberg import OlympiaCatalog
 from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
-from olympia_cli.importers.deltacat.source import Source
+from olympia_cli.importers.deltacat.source import DeltacatSource
 from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.spark.engine import SparkEngine
@@ -88,7 +88,7 @@ def test_an_executor_that_does_not_see_the_source(spark, source, place):
     catalog = OlympiaCatalog.of(Catalog(LocalStore(str(place))))
     rewriter = SparkRewriter(SparkEngine(spark, CatalogPlace.at(str(place)), 2), base, properties, catalog.properties)
     renaming = Renaming(Catalog(LocalStore(str(place))).snapshot().sizes)
-    found = Source(LocalStore(str(source)))
+    found = DeltacatSource(LocalStore(str(source)))
     importing = DeltacatImport(found, SourceFolder(base), catalog, renaming, rewriter)
     with pytest.raises(ExecutorUnprepared, match=r"does not see the same data/.* below "):
         importing.run(FOREVER, "")

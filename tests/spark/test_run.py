@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from olympia_cli.spark.engine import Run, SparkEngine, named, publish
+from olympia_cli.spark.engine import SparkEngine, SparkRun, named, publish
 from olympia_cli.spark.pipelines.place import CatalogPlace
 
 
@@ -65,7 +65,7 @@ def test_a_step_that_goes_on_is_counted_so_far(spark, engine):
 
 def test_a_lost_executor_is_one_line():
     said: list[str] = []
-    run = Run(say=said.append)
+    run = SparkRun(say=said.append)
     run.executor_lost()
     run.executor_lost()
     assert said == ["an executor was lost: other executors repeat its work"]

@@ -12,7 +12,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import ExecutorUnprepared
 from olympia_cli.format.pb.objects_pb2 import TableDef
 from olympia_cli.names import Kind, NamespaceName, TableName
-from olympia_cli.ops.expire import Floors, Planner, read_policy
+from olympia_cli.ops.expire import ExpirePlanner, Floors, read_policy
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.verify import note_of, verify_export
@@ -77,10 +77,10 @@ def run(engine: SparkEngine, catalog: Catalog, folder: Path) -> dict[str, int]:
         export = SparkExport(engine, place_for(dest.uri))
         assert not verify_export(dest, note_of(dest, None), None, engine=export).damaged
     jobs["export verify"] = counted.number
-    planner = Planner(catalog, OFFLINE)
+    planner = ExpirePlanner(catalog, OFFLINE)
     policy = read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=1, older_than="0s", offline=True)
     with Jobs(engine.spark) as counted, spark_surveyor(engine) as surveyor:
-        Planner(catalog, OFFLINE, surveyor).expire(policy)
+        ExpirePlanner(catalog, OFFLINE, surveyor).expire(policy)
     jobs["expire plan"] = counted.number
     return jobs
 

@@ -20,7 +20,7 @@ from olympia_cli.storage.gcs import GcsStore
 from olympia_cli.storage.http_bucket import wait_for
 from olympia_cli.storage.objects import ObjectStore
 from olympia_cli.storage.s3 import S3Store
-from olympia_cli.storage.settle import Failure, Fate
+from olympia_cli.storage.settle import Fate, RequestFailure
 from tests.helpers.places import BUCKET, gcs_options, quiet_environment, s3_options
 from tests.helpers.servers.gcs import SmallGcs
 from tests.helpers.servers.proxy import Fault, FaultProxy, Mode
@@ -156,7 +156,7 @@ def test_no_write_is_begun_that_could_only_be_cut_off(monkeypatch):
 
         def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None:
             given.append(seconds)
-            raise Failure(Fate.UNSENT, StorageFailed("cannot reach it"))
+            raise RequestFailure(Fate.UNSENT, StorageFailed("cannot reach it"))
 
     store = ObjectStore(Nobody(), "p", time_allowed=0.8)
     for write in (store.create, store.overwrite):
@@ -210,7 +210,7 @@ def test_closing_a_store_ends_waiting_reads(open_s3, caplog):
 def test_a_request_dropped_by_a_closed_client_is_unclear():
     dropped: Future[None] = Future()
     dropped.cancel()
-    with pytest.raises(Failure) as caught:
+    with pytest.raises(RequestFailure) as caught:
         wait_for(dropped)
     assert caught.value.fate is Fate.UNCLEAR
 

@@ -276,7 +276,7 @@ _OPERATORS = ";&|()<>\n"
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\+?=")
 
 
-class Line(NamedTuple):
+class CommandLine(NamedTuple):
     """The last simple command of a line: its arguments before the cursor, and the incomplete last one."""
 
     before: tuple[str, ...]
@@ -303,7 +303,7 @@ def _for_bash(root: Any, text: str, replaced: str) -> tuple[Candidates, list[str
     ]
 
 
-def read_line(text: str) -> Line | None:
+def read_line(text: str) -> CommandLine | None:
     """Parse a line as bash does. Return None if only the shell can evaluate it; nothing is run or expanded."""
     bare = re.sub(r"\\.", "", text)
     if "$'" in bare or "`" in re.sub("'[^']*'?", "", bare):
@@ -335,7 +335,7 @@ def read_line(text: str) -> Line | None:
         before.pop(0)
     # inside double quotes, shlex leaves the backslash before these
     last = re.sub(r"\\([$`])", r"\1", last) if quote == '"' else last
-    return Line(tuple(before[1:]), last[:-1], quote, is_redirected)
+    return CommandLine(tuple(before[1:]), last[:-1], quote, is_redirected)
 
 
 def escaped(value: str, quote: str) -> str:

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from olympia_cli.ops.expire import (
         CatalogFacts,
         ExpirePlan,
+        ExpirePlanner,
         Floors,
         PlanFile,
-        Planner,
         Policy,
         PolicyOutcome,
         PurgePlan,
@@ -167,7 +167,7 @@ def run(
         task = _Task(session, floors, surveyor, reads_only, yes, message, seconds)
         if action == "purge":
             floors = expire.Floors(floors.grace_millis, 0 if offline else floors.quarantine_millis, offline)
-            replace(task, floors=floors).run(expire.Planner.purge, _purge)
+            replace(task, floors=floors).run(expire.ExpirePlanner.purge, _purge)
         elif simulate:
             task.run(lambda planner: expire.simulate(planner, policy(planner.facts)), _simulate)
         elif explain:
@@ -193,19 +193,21 @@ class _Task:
     message: str
     retry_for: float
 
-    def run(self, plan: Callable[[expire.Planner], P], do: Callable[[_Task, expire.Planner, P], None]) -> None:
+    def run(
+        self, plan: Callable[[expire.ExpirePlanner], P], do: Callable[[_Task, expire.ExpirePlanner, P], None]
+    ) -> None:
         """Make a plan, and then show and apply it. Plan again if another expire committed first; then there is usually
         nothing left to do.
         """
         from olympia_cli.catalog.commit import retry
 
         session = self.session
-        planners: list[expire.Planner] = []
+        planners: list[expire.ExpirePlanner] = []
 
         def plan_and_do() -> None:
             planners.clear()
             with session.progress() as progress:
-                planner = expire.Planner(
+                planner = expire.ExpirePlanner(
                     session.catalog, self.floors, self.surveyor, probe=not self.reads_only, progress=progress
                 )
                 planners.append(planner)
@@ -226,7 +228,7 @@ class _Task:
 # The verbs: each shows a plan, and applies it.
 
 
-def _expire(task: _Task, planner: Planner, plan: ExpirePlan) -> None:
+def _expire(task: _Task, planner: ExpirePlanner, plan: ExpirePlan) -> None:
     show.plan(task.session, plan)
     version = plan.head
     if not task.reads_only:
@@ -237,7 +239,7 @@ def _expire(task: _Task, planner: Planner, plan: ExpirePlan) -> None:
     show.done(task.session, plan, task.reads_only, version)
 
 
-def _purge(task: _Task, planner: Planner, plan: PurgePlan) -> None:
+def _purge(task: _Task, planner: ExpirePlanner, plan: PurgePlan) -> None:
     show.purge(task.session, plan)
     version = planner.facts.head.version
     if not task.reads_only and not plan.is_empty:
@@ -247,11 +249,11 @@ def _purge(task: _Task, planner: Planner, plan: PurgePlan) -> None:
     show.purged(task.session, plan, planner.facts.oldest, len(planner.facts.marks), task.reads_only, version)
 
 
-def _simulate(task: _Task, planner: Planner, outcomes: list[PolicyOutcome]) -> None:
+def _simulate(task: _Task, planner: ExpirePlanner, outcomes: list[PolicyOutcome]) -> None:
     show.simulation(task.session, outcomes, planner.facts.head.version)
 
 
-def _explain(task: _Task, planner: Planner, plan: ExpirePlan) -> None:
+def _explain(task: _Task, planner: ExpirePlanner, plan: ExpirePlan) -> None:
     show.kept(task.session, plan)
 
 
@@ -282,7 +284,7 @@ def _read_plan(path: str, offline: bool) -> PlanFile:
 
 
 def _write_plan(
-    path: str, policy: Callable[[CatalogFacts], Policy], task: _Task, planner: Planner, plan: ExpirePlan
+    path: str, policy: Callable[[CatalogFacts], Policy], task: _Task, planner: ExpirePlanner, plan: ExpirePlan
 ) -> None:
     facts, session = planner.facts, task.session
     try:

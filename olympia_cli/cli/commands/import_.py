@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 
 from olympia_cli.catalog.clock import SystemClock
-from olympia_cli.cli.config import Location
-from olympia_cli.cli.engine import Conf, EngineForFiles, EngineWord, Master, Parallelism, Remote, engine
-from olympia_cli.cli.engine import Source as SourceFiles
+from olympia_cli.cli.config import CatalogLocation
+from olympia_cli.cli.engine import Conf, EngineForFiles, EngineWord, Master, Parallelism, Remote, SourceFiles, engine
 from olympia_cli.cli.iceberg_tables import iceberg_catalog, need_pyiceberg
 from olympia_cli.cli.options import DryRun, Message, Properties, RetryFor, check_one, parse_properties
 from olympia_cli.cli.output.fsck import print_report
@@ -33,9 +32,8 @@ from olympia_cli.storage.open import open_store, scheme_of
 if TYPE_CHECKING:
     from olympia_cli.catalog.transaction import Transaction
     from olympia_cli.importers import ImportedTable, ImportResult, Omission, SourceFolder
-    from olympia_cli.importers.deltacat import Source as DeltacatSource
-    from olympia_cli.importers.iox import Source as IoxSource
-    from olympia_cli.importers.iox import State
+    from olympia_cli.importers.deltacat import DeltacatSource
+    from olympia_cli.importers.iox import IoxSource, IoxState
 
 EXAMPLES = {
     "olympia": [
@@ -198,8 +196,7 @@ def deltacat(
         check_name(into, "namespace")
     need_pyiceberg()
     from olympia_cli.importers import Renaming, SourceFolder
-    from olympia_cli.importers.deltacat import DeltacatImport
-    from olympia_cli.importers.deltacat import Source as DeltacatSource
+    from olympia_cli.importers.deltacat import DeltacatImport, DeltacatSource
 
     session = Session(ctx)
     settings = session.options_for(source)
@@ -292,14 +289,14 @@ def iox(
     from olympia_cli.format.node import Sizes
     from olympia_cli.iceberg import io_properties
     from olympia_cli.importers import Renaming, open_io
-    from olympia_cli.importers.iox import LARGEST, IoxTables, Planner, Run, Source, count, read_note
+    from olympia_cli.importers.iox import LARGEST, ImportRun, IoxPlanner, IoxSource, IoxTables, count, read_note
 
     session, clock = Session(ctx), SystemClock()
     options = session.options_for(source)
     store = open_store(source, options or None, size_limit=lambda path: LARGEST)
     base = f"file://{store.uri}" if scheme_of(source) == "file" else source.rstrip("/")
     reference = settle(own_reference, clock.now_millis(), tuple)
-    with Source(store, source) as there:
+    with IoxSource(store, source) as there:
         if check:
             _check_iox(session, there)
         io = open_io(base, io_properties(source, options))
@@ -307,15 +304,17 @@ def iox(
             progress.phase("reading the catalog")
             if inspect:
                 state, outcome = there.state(reference), ImportResult()
-                for plan in Planner(there, base, Renaming(Sizes(128, 100, 100, 100), into)).plans(state, outcome, None):
+                for plan in IoxPlanner(there, base, Renaming(Sizes(128, 100, 100, 100), into)).plans(
+                    state, outcome, None
+                ):
                     count(plan, outcome)
                 version = 0
             else:
                 with iceberg_catalog(session, message=message, retry_for=retry_for) as catalog:
                     snapshot = session.snapshot()
-                    tables = IoxTables(Planner(there, base, Renaming(snapshot.sizes, into)), io, clock)
+                    tables = IoxTables(IoxPlanner(there, base, Renaming(snapshot.sizes, into)), io, clock)
                     note = read_note(snapshot.definition.properties, base, there)
-                    work = Run(tables, catalog, into, message, note)
+                    work = ImportRun(tables, catalog, into, message, note)
                     if history and not dry_run:
                         outcome, state, version = work.history(reference)
                     else:
@@ -323,7 +322,7 @@ def iox(
         print_imported(session, outcome, version, inspect or dry_run, "part", **_about(there, state))
 
 
-def _about(there: IoxSource, state: State) -> dict[str, Any]:
+def _about(there: IoxSource, state: IoxState) -> dict[str, Any]:
     return {
         "source_version": state.revision,
         "source_transaction": str(state.uuid),
@@ -383,7 +382,7 @@ def parquet(
         folders, outcome.left_out = find_folders(files)
     if not folders and not outcome.left_out:
         raise PathMissing(f"no Parquet files are below {prefix}", hint="name a folder or prefix that holds some")
-    source = SourceFiles(Location(store.uri, options), sum(len(folder.files) for folder in folders))
+    source = SourceFiles(CatalogLocation(store.uri, options), sum(len(folder.files) for folder in folders))
     with (
         engine(session, where, master, remote, parallelism, conf, source=source) as work,
         session.progress() as progress,

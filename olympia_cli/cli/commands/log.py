@@ -13,7 +13,7 @@ import typer
 from olympia_cli.cli.options import Output, parse_seconds
 from olympia_cli.cli.output import render
 from olympia_cli.cli.output.log import (
-    Line,
+    LogLine,
     action_line,
     describe,
     fate,
@@ -316,6 +316,6 @@ def _version(entry: LogEntry) -> dict[str, Any]:
         "unreadable": entry.unreadable,
         "lines": lines[:NAMED],
         "stat": stat(actions),
-        "each": [Line(action_line(action), sign(action)) for action in actions[:NAMED]] if is_cut else [],
+        "each": [LogLine(action_line(action), sign(action)) for action in actions[:NAMED]] if is_cut else [],
         "more": len(actions) - NAMED if len(actions) > NAMED else 0,
     }

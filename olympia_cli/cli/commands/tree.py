@@ -52,7 +52,7 @@ def run(
     output = session.output
     if svg is None and (output in (Output.JSONL, Output.CSV, Output.NAME) or (_is_text(output) and not session.is_tty)):
         with session.out() as out:
-            lines = _Lines(session, out)
+            lines = _TreeLines(session, out)
             # lines are written as nodes are read, so no node is kept to be drawn
             shape = inspect.tree_shape(
                 session.store, file, depth=1, max_children=0, on_node=_down_to(depth, lines.write)
@@ -79,7 +79,7 @@ def _draw(session: Session, shape: Shape, svg: str | None) -> None:
             draw_tree(render.console(session, out), shape, whole=session.output is Output.WIDE)
 
 
-class _Lines:
+class _TreeLines:
     """Writes each node as a line when it is read."""
 
     def __init__(self, session: Session, out: Any) -> None:

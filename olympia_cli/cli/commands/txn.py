@@ -101,11 +101,11 @@ def commit(
     If another process has committed it already, its version is printed.
     """
     from olympia_cli.catalog import distributed
-    from olympia_cli.catalog.distributed import State
+    from olympia_cli.catalog.distributed import TransactionState
 
     session, seconds = Session(ctx), parse_seconds(retry_for)
     saved = distributed.find(session.store, id)
-    if saved.state(session.catalog.clock) is State.COMMITTED and saved.committed_version is not None:
+    if saved.state(session.catalog.clock) is TransactionState.COMMITTED and saved.committed_version is not None:
         change = Changed(saved.committed_version, None, session.snapshot(str(saved.committed_version)).actions())
     else:
         committed = distributed.load(session.catalog, id).commit(message, retry_for=seconds, atomic=atomic)

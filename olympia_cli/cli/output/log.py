@@ -118,23 +118,23 @@ def said(line: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class LogLine:
     """A line for one action, or for many similar ones."""
 
     text: str
     sign: str
 
 
-def folded(actions: Sequence[dict[str, Any]]) -> Iterator[Line]:
+def folded(actions: Sequence[dict[str, Any]]) -> Iterator[LogLine]:
     """Yield one line per action. Many consecutive actions of one type in one namespace share a line."""
     for _, group in groupby(actions, key=lambda action: (action["type"], sign(action), _fold_key(action))):
         alike = list(group)
         if len(alike) < FOLD_FROM or alike[0]["object"] == "catalog":
-            yield from (Line(action_line(action), sign(action)) for action in alike)
+            yield from (LogLine(action_line(action), sign(action)) for action in alike)
             continue
         kind, mark = alike[0]["object"], sign(alike[0])
         first, last = full_name(alike[0]), alike[-1]["name"]
-        yield Line(visible(f"{mark} {len(alike)} {kind}s  {first} … {quote_part(last)}"), mark)
+        yield LogLine(visible(f"{mark} {len(alike)} {kind}s  {first} … {quote_part(last)}"), mark)
 
 
 def _fold_key(action: dict[str, Any]) -> str:

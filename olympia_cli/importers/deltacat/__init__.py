@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from olympia_cli.importers.deltacat.imports import DeltacatImport
     from olympia_cli.importers.deltacat.metadata import TableVersion
     from olympia_cli.importers.deltacat.rewrite import Metadata, Outcome, Piece, Rewriter, Rewriting, Unseen
-    from olympia_cli.importers.deltacat.source import Source, SourceTransaction
+    from olympia_cli.importers.deltacat.source import DeltacatSource, SourceTransaction
 
 __all__ = [
     "DeltacatImport",
+    "DeltacatSource",
     "Metadata",
     "Outcome",
     "Piece",
     "Rewriter",
     "Rewriting",
-    "Source",
     "SourceTransaction",
     "TableVersion",
     "Unseen",

@@ -13,7 +13,7 @@ from itertools import groupby
 from olympia_cli.importers.deltacat.contents import Unreadable, contents
 from olympia_cli.importers.deltacat.index import FOREVER, KINDS, Row
 from olympia_cli.importers.deltacat.metadata import Delta, Namespace, Table
-from olympia_cli.importers.deltacat.source import Source, SourceTable
+from olympia_cli.importers.deltacat.source import DeltacatSource, SourceTable
 from olympia_cli.ops.fsck import Finding, Severity
 
 CODES: dict[str, tuple[Severity, str]] = {
@@ -50,7 +50,7 @@ def finding(code: str, path: str, message: str) -> Finding:
     return Finding(code, CODES[code][0], path, message)
 
 
-def check(source: Source, before: int) -> Iterator[Finding]:
+def check(source: DeltacatSource, before: int) -> Iterator[Finding]:
     """Yield all findings as they are found."""
     source.index.prepare_check(before)
     yield from _transactions(source)
@@ -59,7 +59,7 @@ def check(source: Source, before: int) -> Iterator[Finding]:
     yield from _leftovers(source)
 
 
-def _transactions(source: Source) -> Iterator[Finding]:
+def _transactions(source: DeltacatSource) -> Iterator[Finding]:
     index = source.index
     twice = (
         "SELECT id, COUNT(*), MIN(path) FROM txn WHERE state = 'success' GROUP BY id HAVING COUNT(*) > 1 ORDER BY id"
@@ -81,7 +81,7 @@ def _transactions(source: Source) -> Iterator[Finding]:
                 yield finding("D105", relative, f"the transaction {ended.id} wrote it, and it is not there")
 
 
-def _revisions(source: Source) -> Iterator[Finding]:
+def _revisions(source: DeltacatSource) -> Iterator[Finding]:
     """Find conflicting revisions, from the listing alone."""
     same = (
         "SELECT one.path, other.path, mine.id IS NOT NULL FROM revision one JOIN revision other"
@@ -100,7 +100,7 @@ def _revisions(source: Source) -> Iterator[Finding]:
         yield finding("D206", path, f"it is revision {number:,}: {left} more can be written")
 
 
-def _objects(source: Source, before: int) -> Iterator[Finding]:
+def _objects(source: DeltacatSource, before: int) -> Iterator[Finding]:
     names: dict[tuple[str, str], str] = {}
     namespace = ""
     everything = source.read_marked(source.index.everything(before))
@@ -125,14 +125,16 @@ def _objects(source: Source, before: int) -> Iterator[Finding]:
             yield from _table(source, table)
 
 
-def _table(source: Source, table: SourceTable) -> Iterator[Finding]:
+def _table(source: DeltacatSource, table: SourceTable) -> Iterator[Finding]:
     try:
         contents(source, table)
     except Unreadable as error:
         yield finding("D203", table.file.row.path, f"table {table.name}: {error}")
 
 
-def _name(source: Source, row: Row, parent: str, name: str, names: dict[tuple[str, str], str]) -> Iterator[Finding]:
+def _name(
+    source: DeltacatSource, row: Row, parent: str, name: str, names: dict[tuple[str, str], str]
+) -> Iterator[Finding]:
     what = f"the {KINDS[len(row.object) - 1]} {name!a}"
     if (other := names.setdefault((parent, name), row.path)) != row.path:
         yield finding("D302", row.path, f"{what} is in {other} too")
@@ -141,7 +143,7 @@ def _name(source: Source, row: Row, parent: str, name: str, names: dict[tuple[st
         yield finding("D301", row.path, f"{what} is not what its name leads to")
 
 
-def _delta(source: Source, row: Row, delta: Delta, lives: bool) -> Iterator[Finding]:
+def _delta(source: DeltacatSource, row: Row, delta: Delta, lives: bool) -> Iterator[Finding]:
     for entry in delta.entries:
         path = source.path_of(entry, row.transaction)
         if path is not None:
@@ -160,7 +162,7 @@ def _delta(source: Source, row: Row, delta: Delta, lives: bool) -> Iterator[Find
                 yield finding("D404", row.path, f"it names {entry.url}, which is {path} here")
 
 
-def _leftovers(source: Source) -> Iterator[Finding]:
+def _leftovers(source: DeltacatSource) -> Iterator[Finding]:
     index = source.index
     query = (
         "SELECT revision.txn, COUNT(*), MIN(revision.path) FROM revision LEFT JOIN committed ON committed.id = txn"
@@ -183,7 +185,7 @@ def _leftovers(source: Source) -> Iterator[Finding]:
         yield finding("D903", path, "nothing reads it")
 
 
-def _fate(source: Source, transaction: str) -> str:
+def _fate(source: DeltacatSource, transaction: str) -> str:
     """Return the state of a transaction that does not count."""
     states = [state for [state] in source.index.ask("SELECT state FROM txn WHERE id = ?", transaction)]
     if "success" in states:

@@ -16,14 +16,14 @@ from olympia_cli.importers.deltacat.metadata import (
     COMMITTED,
     PARQUET,
     Delta,
-    Entry,
+    DeltaFile,
     Partition,
     Stream,
     TableVersion,
 )
-from olympia_cli.importers.deltacat.rewrite import Piece, PieceFile, Step, why_not
+from olympia_cli.importers.deltacat.rewrite import DeltaFiles, Piece, PieceFile, why_not
 from olympia_cli.importers.deltacat.schemas import with_default
-from olympia_cli.importers.deltacat.source import Metafile, Source, SourceTable
+from olympia_cli.importers.deltacat.source import DeltacatSource, Metafile, SourceTable
 from olympia_cli.importers.result import ImportAdvice, Omission
 
 T = TypeVar("T")
@@ -60,7 +60,9 @@ class Contents:
     rewrites: bool = False
 
 
-def contents(source: Source, table: SourceTable, rewrites: bool = False, was_rewritten: bool = False) -> Contents:
+def contents(
+    source: DeltacatSource, table: SourceTable, rewrites: bool = False, was_rewritten: bool = False
+) -> Contents:
     """Return the files of a table and, with `rewrites`, the partitions whose rows are to be rewritten. Raise
     Unreadable, with the reason, if they are unknown. If the table was rewritten before, an unknown partition marks the
     content as torn, so that its rows stay."""
@@ -110,7 +112,9 @@ def _partitions(table: SourceTable, version: tuple[str, ...], skipped: _Skipped)
         yield from table.below(stream_folders)
 
 
-def _piece(source: Source, version: TableVersion, deltas: Sequence[Metafile]) -> Piece | Unreadable | str | None:
+def _piece(
+    source: DeltacatSource, version: TableVersion, deltas: Sequence[Metafile]
+) -> Piece | Unreadable | str | None:
     """Return a partition that plain files cannot express as a Piece, or the reason why its rows are unknown. Return
     Unreadable if files of it are missing, and None if plain files express it."""
     bodies = [(file, file.body) for file in deltas if isinstance(file.body, Delta)]
@@ -129,16 +133,16 @@ def _piece(source: Source, version: TableVersion, deltas: Sequence[Metafile]) ->
             if path is None or (size := source.index.size(path)) is None:
                 return Unreadable(f"{entry.url} is not there")
             files.append(PieceFile(path, size, entry))
-        steps.append(Step(delta.type, tuple(files)))
+        steps.append(DeltaFiles(delta.type, tuple(files)))
     return why_not(steps, version) or Piece(tuple(steps))
 
 
-def _is_plain(entry: Entry) -> bool:
+def _is_plain(entry: DeltaFile) -> bool:
     return entry.content_type == PARQUET and entry.encoding == "identity"
 
 
 def _files(
-    source: Source, deltas: Sequence[Metafile], values: tuple[Any, ...] | None, skipped: _Skipped
+    source: DeltacatSource, deltas: Sequence[Metafile], values: tuple[Any, ...] | None, skipped: _Skipped
 ) -> list[SourceFile]:
     merging = [file for file in deltas if not isinstance(file.body, Delta) or file.body.merges]
     last = merging[-1].position if merging else None

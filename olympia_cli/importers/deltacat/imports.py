@@ -44,9 +44,9 @@ from olympia_cli.importers.deltacat.metadata import Namespace, TransactionLog
 from olympia_cli.importers.deltacat.rewrite import Rewriter
 from olympia_cli.importers.deltacat.schemas import Unfit
 from olympia_cli.importers.deltacat.source import (
-    History,
+    CatalogHistory,
+    DeltacatSource,
     Metafile,
-    Source,
     SourceObject,
     SourceTable,
     SourceTransaction,
@@ -125,7 +125,7 @@ class _PresentTable:
 class DeltacatImport:
     """An import in progress. `rewriter` writes rows that plain files cannot express, if there is one."""
 
-    source: Source
+    source: DeltacatSource
     folder: SourceFolder
     catalog: OlympiaCatalog
     renaming: Renaming
@@ -158,7 +158,7 @@ class DeltacatImport:
         """Import each new transaction as a commit, in the order of their ends."""
         self._begin(before)
         note = self._check_note(before)
-        version, history = self._staged.version, History(self.source)
+        version, history = self._staged.version, CatalogHistory(self.source)
         for ended in self.source.index.ended(0, before):
             touched, dropped = history.apply(ended)
             if note is not None and ended.ended_at <= note.version:

@@ -35,7 +35,7 @@ _LARGEST = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Revision:
+class ObjectFile:
     """A file with the content of an object. `object` has the folders down to it; the last is its id."""
 
     object: tuple[str, ...]
@@ -72,7 +72,7 @@ class Elsewhere:
     part: str
 
 
-Parsed = Revision | NameEntry | TransactionFile | Elsewhere
+Parsed = ObjectFile | NameEntry | TransactionFile | Elsewhere
 
 
 def parse(path: str) -> Parsed | None:
@@ -86,7 +86,7 @@ def parse(path: str) -> Parsed | None:
     if path.startswith("txn/"):
         return None
     if (found := _REVISION.fullmatch(path)) and int(found[2]) < _LARGEST:
-        return Revision(tuple(found[1].split("/")[:-1]), int(found[2]), found[3], found[4])
+        return ObjectFile(tuple(found[1].split("/")[:-1]), int(found[2]), found[3], found[4])
     if (found := _MAPPING.fullmatch(path)) and int(found[3]) < _LARGEST:
         return NameEntry(tuple(found[1].split("/")[:-1]), found[2], int(found[3]), found[4], found[5], found[6])
     return None
@@ -301,7 +301,7 @@ def _table_row(file: FileInfo) -> tuple[str, tuple[Any, ...]]:
         # no release writes such a name, and SQLite cannot store bytes that are not text
         return "other", (ascii(file.path), "")
     match parse(file.path):
-        case Revision(object, number, operation, transaction):
+        case ObjectFile(object, number, operation, transaction):
             folders = object + ("",) * (_LEVELS - len(object))
             return "revision", (*folders, len(object), number, operation, transaction, file.path, file.size)
         case NameEntry(parent, digest, number, operation, transaction, id):

@@ -80,7 +80,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class DeltaFile:
     """A file of a delta. `rows` and `size` come from the manifest, if stated. `keys` are the columns by which the file
     deletes; None is a field within a column. `schema` is the id of the schema with which the file was written."""
 
@@ -101,7 +101,7 @@ class Delta:
     position: int
     type: str
     previous: int | None
-    entries: tuple[Entry, ...]
+    entries: tuple[DeltaFile, ...]
 
     @property
     def merges(self) -> bool:
@@ -243,12 +243,12 @@ def _delta(body: dict[str, Any], locator: dict[str, Any]) -> Delta:
     )
 
 
-def _entry(found: Any) -> Entry:
+def _entry(found: Any) -> DeltaFile:
     if not isinstance(found, dict):
         raise Malformed("a file in its manifest is no map")
     meta = _maybe(found, "meta", dict) or {}
     params = _maybe(meta, "entry_params", dict) or {}
-    return Entry(
+    return DeltaFile(
         _maybe(found, "url", str) or _take(found, "uri", str),
         _maybe(meta, "record_count", int),
         _maybe(meta, "content_length", int),
@@ -320,14 +320,14 @@ class Malformed(ValueError):
 
 def decode(data: bytes) -> Any:
     """Return the value. Raise Malformed if there is none, or more than one."""
-    reader = _Reader(data)
+    reader = _MsgpackReader(data)
     value = reader.value(0)
     if reader.at != len(data):
         raise Malformed(f"{len(data) - reader.at} bytes follow its end")
     return value
 
 
-class _Reader:
+class _MsgpackReader:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.at = 0

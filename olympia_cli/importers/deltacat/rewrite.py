@@ -22,7 +22,7 @@ from pyiceberg.table.metadata import TableMetadata
 
 from olympia_cli.catalog.properties import ONE_SDK
 from olympia_cli.iceberg import decode_metadata, encode_metadata, folder_store, parse_location, same_sdk, write_rows
-from olympia_cli.importers.deltacat.metadata import Entry, TableVersion
+from olympia_cli.importers.deltacat.metadata import DeltaFile, TableVersion
 from olympia_cli.importers.deltacat.rows import fitted, is_readable, read_rows
 from olympia_cli.importers.deltacat.schemas import ID, Unfit, arrow_schema
 from olympia_cli.importers.footers import open_io
@@ -46,11 +46,11 @@ class PieceFile:
 
     path: str
     size: int
-    entry: Entry
+    entry: DeltaFile
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class DeltaFiles:
     """A delta: its type and its files."""
 
     type: str
@@ -109,7 +109,7 @@ def _digest(value: pa.Scalar) -> int:
 class Piece:
     """A partition to rewrite: its deltas in order."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[DeltaFiles, ...]
 
     @property
     def upserts(self) -> bool:
@@ -131,7 +131,7 @@ class Unseen:
     size: int
 
 
-class OutOfMemory(str):
+class MemoryShortage(str):
     """The reason for an unwritten piece if memory was too small: a later run may have more."""
 
     __slots__ = ()
@@ -149,7 +149,7 @@ class Rewriter(Protocol):
         ...
 
 
-def why_not(steps: Iterable[Step], version: TableVersion) -> str | None:
+def why_not(steps: Iterable[DeltaFiles], version: TableVersion) -> str | None:
     """Return why the rows after these deltas are unknown; None if they are known."""
     columns = [] if version.schema is None else list(arrow_schema(version.schema))
     keys = merge_keys(version)
@@ -222,7 +222,7 @@ class Rewriting:
             try:
                 failure = self._write(piece, share, made)
             except MemoryError:
-                failure = OutOfMemory(_NO_MEMORY)
+                failure = MemoryShortage(_NO_MEMORY)
                 if share.of < _MOST_SHARES:
                     self._delete(made)
                     waiting += share.halves()

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from olympia_cli.errors import Damaged, Unsupported
 from olympia_cli.iceberg import AvroRecords
-from olympia_cli.importers.deltacat.metadata import Entry, Malformed, TableVersion, decode
+from olympia_cli.importers.deltacat.metadata import DeltaFile, Malformed, TableVersion, decode
 from olympia_cli.importers.deltacat.schemas import DEFAULT, ID, Unfit, arrow_schema, column_ids, former_names
 from olympia_cli.importers.footers import check_footer
 from olympia_cli.importers.wire import Garbled
@@ -63,11 +63,11 @@ _ENCODINGS = ("identity", "gzip")
 _RECORDS_AT_ONCE = 2**14
 
 
-def is_readable(entry: Entry) -> bool:
+def is_readable(entry: DeltaFile) -> bool:
     return entry.content_type in _READERS and entry.encoding in _ENCODINGS
 
 
-def read_rows(data: bytes, entry: Entry, version: TableVersion, keys: Sequence[str]) -> pa.Table:
+def read_rows(data: bytes, entry: DeltaFile, version: TableVersion, keys: Sequence[str]) -> pa.Table:
     """Return the rows of a file. Raise Unfit if it is unreadable, or lacks one of the keys."""
     try:
         return fitted(_read(data, entry, version), version, entry.rows, keys)
@@ -141,7 +141,7 @@ def _default(column: pa.Field) -> pa.Scalar:
     return pa.scalar(value, column.type)
 
 
-def _read(data: bytes, entry: Entry, version: TableVersion) -> pa.Table:
+def _read(data: bytes, entry: DeltaFile, version: TableVersion) -> pa.Table:
     if entry.encoding == "gzip":
         with pa.CompressedInputStream(pa.BufferReader(data), "gzip") as stream:
             data = stream.read()
@@ -151,7 +151,7 @@ def _read(data: bytes, entry: Entry, version: TableVersion) -> pa.Table:
     return rows
 
 
-def _schema_of(entry: Entry, version: TableVersion) -> pa.Schema:
+def _schema_of(entry: DeltaFile, version: TableVersion) -> pa.Schema:
     """Return the schema with which a file was written; the present one if that is not stated."""
     assert version.schema is not None
     for data in version.schemas:

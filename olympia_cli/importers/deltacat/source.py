@@ -20,7 +20,7 @@ from olympia_cli.errors import (
 from olympia_cli.importers.deltacat.index import FOREVER, KINDS, TRANSACTION_ID, Ended, Index, Row, began_at
 from olympia_cli.importers.deltacat.metadata import (
     Body,
-    Entry,
+    DeltaFile,
     Malformed,
     Namespace,
     Table,
@@ -110,7 +110,7 @@ class SourceTransaction:
     problem: str | None = None
 
 
-class Source:
+class DeltacatSource:
     """A catalog to import. `name` and `into` are the source and the namespace of the command, for its advice."""
 
     def __init__(self, store: Store, name: str = "", into: str | None = None) -> None:
@@ -197,7 +197,7 @@ class Source:
         self._roots[transaction.id] = log.root
         return log
 
-    def path_of(self, entry: Entry, transaction: str) -> str | None:
+    def path_of(self, entry: DeltaFile, transaction: str) -> str | None:
         """Return the path of a file below the root; None for a file outside of it. A URL may be absolute, and name a
         former location of the catalog."""
         url = entry.url
@@ -269,10 +269,10 @@ def _body(row: Row, data: bytes) -> Body | str:
 
 
 @dataclass(slots=True)
-class History:
+class CatalogHistory:
     """The catalog as its transactions build it, one after another."""
 
-    source: Source
+    source: DeltacatSource
     namespaces: dict[str, Namespace] = field(default_factory=dict)
     tables: dict[tuple[str, ...], SourceTable] = field(default_factory=dict)
     inside: dict[str, set[tuple[str, ...]]] = field(default_factory=dict)

@@ -24,8 +24,8 @@ from pyiceberg.typedef import Record
 
 from olympia_cli.iceberg import OlympiaCatalog, TableState, apply_updates, identifier_of
 from olympia_cli.importers.deltacat.contents import Contents, SourceFile
-from olympia_cli.importers.deltacat.metadata import PARQUET, Entry, TableVersion
-from olympia_cli.importers.deltacat.rewrite import OutOfMemory, Piece, PieceFile, Rewriter, Step
+from olympia_cli.importers.deltacat.metadata import PARQUET, DeltaFile, TableVersion
+from olympia_cli.importers.deltacat.rewrite import DeltaFiles, MemoryShortage, Piece, PieceFile, Rewriter
 from olympia_cli.importers.deltacat.schemas import (
     Rewritable,
     Unfit,
@@ -120,8 +120,8 @@ def _piece_of(file: SourceFile) -> Piece:
     """Return a piece for a single file whose rows are rewritten. No delta changes them, so other files are not
     affected."""
     size = file.size or 0
-    entry = Entry(file.path, file.rows, size, PARQUET, "identity", "data")
-    return Piece((Step("append", (PieceFile(file.path, size, entry),)),))
+    entry = DeltaFile(file.path, file.rows, size, PARQUET, "identity", "data")
+    return Piece((DeltaFiles("append", (PieceFile(file.path, size, entry),)),))
 
 
 def _other_way() -> list[object]:
@@ -164,7 +164,7 @@ class RewrittenFiles:
         done = rewriter.write(metadata, plan.version, plan.pieces)
         files = tuple(file for one in done if not isinstance(one, str) for file in one)
         skipped = tuple(Omission("a partition", f"it is not rewritten: {one}") for one in done if isinstance(one, str))
-        return cls(files, skipped, any(isinstance(one, OutOfMemory) for one in done))
+        return cls(files, skipped, any(isinstance(one, MemoryShortage) for one in done))
 
 
 def create_table(

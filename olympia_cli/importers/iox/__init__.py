@@ -9,18 +9,18 @@ from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
     from olympia_cli.importers.iox.checks import Checked, check
-    from olympia_cli.importers.iox.plans import Planner, count
-    from olympia_cli.importers.iox.source import LARGEST, Source, State
-    from olympia_cli.importers.iox.tables import IoxTables, Run, read_note
+    from olympia_cli.importers.iox.plans import IoxPlanner, count
+    from olympia_cli.importers.iox.source import LARGEST, IoxSource, IoxState
+    from olympia_cli.importers.iox.tables import ImportRun, IoxTables, read_note
 
 __all__ = [
     "LARGEST",
     "Checked",
+    "ImportRun",
+    "IoxPlanner",
+    "IoxSource",
+    "IoxState",
     "IoxTables",
-    "Planner",
-    "Run",
-    "Source",
-    "State",
     "check",
     "count",
     "read_note",

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from olympia_cli.errors import Damaged, OlympiaError, Unsupported
 from olympia_cli.importers.iox.columns import decode_footer
-from olympia_cli.importers.iox.source import DATA, FOLDER, LiveFile, Source, State
-from olympia_cli.importers.iox.transactions import AddFile, Chunk, Transaction, TransactionFile
+from olympia_cli.importers.iox.source import DATA, FOLDER, IoxSource, IoxState, LiveFile
+from olympia_cli.importers.iox.transactions import AddFile, Chunk, IoxTransaction, IoxTransactionFile
 from olympia_cli.importers.wire import Garbled
 from olympia_cli.ops.fsck import Finding, Severity
 
@@ -53,9 +53,9 @@ class Checked:
         return any(one.is_damage for one in self.findings)
 
 
-def check(source: Source) -> Checked:
+def check(source: IoxSource) -> Checked:
     """Check a whole preserved catalog."""
-    checking = _Check(source)
+    checking = _SourceCheck(source)
     checking.transactions()
     checking.data()
     findings = sorted(checking.findings, key=lambda one: (one.code, one.path))
@@ -65,11 +65,11 @@ def check(source: Source) -> Checked:
 
 
 @dataclass(slots=True)
-class _Check:
-    source: Source
+class _SourceCheck:
+    source: IoxSource
     findings: list[Finding] = field(default_factory=list)
-    read: list[TransactionFile] = field(default_factory=list)
-    state: State = field(default_factory=State)
+    read: list[IoxTransactionFile] = field(default_factory=list)
+    state: IoxState = field(default_factory=IoxState)
     named: dict[str, LiveFile] = field(default_factory=dict)
     """All files that a remaining transaction names, as it was added last."""
 
@@ -100,7 +100,7 @@ class _Check:
             if not self.source.is_fork(step.revision):
                 is_sure = self._follow(step, transaction, is_sure)
 
-    def _steps(self) -> Iterator[TransactionFile]:
+    def _steps(self) -> Iterator[IoxTransactionFile]:
         """Yield the files in order, a transaction before the checkpoint of the same number. Report gaps and forks."""
         before: int | None = None
         for revision in sorted(self.source.revisions):
@@ -116,7 +116,7 @@ class _Check:
                 self.find("I102", f"{FOLDER}{revision:020}", "only its checkpoint is there", (revision, revision))
             yield from sorted(files, key=lambda file: (file.is_checkpoint, file.uuid))
 
-    def _name(self, step: TransactionFile, transaction: Transaction) -> None:
+    def _name(self, step: IoxTransactionFile, transaction: IoxTransaction) -> None:
         """Record the files that a transaction adds, even if it does not count: a named file is no orphan."""
         try:
             for action in transaction.actions():
@@ -125,11 +125,11 @@ class _Check:
         except Garbled as garbled:
             raise self.source.damaged("I106", step.path, f"it has a malformed action: {garbled}") from None
 
-    def _follow(self, step: TransactionFile, transaction: Transaction, is_sure: bool) -> bool:
+    def _follow(self, step: IoxTransactionFile, transaction: IoxTransaction, is_sure: bool) -> bool:
         """Apply a file. Return True if the state is known afterwards."""
         revision = (step.revision, step.revision)
         if step.is_checkpoint:
-            full = State()
+            full = IoxState()
             if not self._apply(step, transaction, full):
                 return is_sure
             if is_sure and self.state.revision == step.revision and full.files.keys() != self.state.files.keys():
@@ -146,7 +146,7 @@ class _Check:
             self.find("I103", step.path, why, revision)
         return self._apply(step, transaction, self.state)
 
-    def _apply(self, step: TransactionFile, transaction: Transaction, state: State) -> bool:
+    def _apply(self, step: IoxTransactionFile, transaction: IoxTransaction, state: IoxState) -> bool:
         try:
             self.source.apply(step, transaction, state)
         except OlympiaError as error:
@@ -154,7 +154,7 @@ class _Check:
             return False
         return True
 
-    def _note(self, error: OlympiaError, step: TransactionFile) -> None:
+    def _note(self, error: OlympiaError, step: IoxTransactionFile) -> None:
         code = error.code if isinstance(error, Damaged) and error.code in CODES else "I106"
         code = "I108" if isinstance(error, Unsupported) else code
         reason = error.reason if isinstance(error, Damaged) else error.message.removeprefix(f"{step.path}: ")

@@ -52,7 +52,7 @@ class ColumnChunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FileColumn:
     """A column of a file: its type, under Iceberg's name if Iceberg has it, and its row groups."""
 
     name: str
@@ -72,14 +72,14 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Footer:
+class IoxFooter:
     """The description that a Parquet file has of itself."""
 
     table: str
     partition: str
     chunk: Chunk
     rows: int
-    columns: list[Column]
+    columns: list[FileColumn]
 
     @property
     def times(self) -> tuple[int, int] | None:
@@ -88,7 +88,7 @@ class Footer:
         return None if found is None else (int(found[0]), int(found[1]))
 
 
-def decode_footer(data: bytes) -> Footer:
+def decode_footer(data: bytes) -> IoxFooter:
     """Decode a footer. Raise Garbled if it cannot be read."""
     try:
         found = read_struct(memoryview(_unpacked(data)))
@@ -119,7 +119,7 @@ def _unpacked(data: bytes) -> bytes:
     return found
 
 
-def _columns(footer: dict[int, Any]) -> Iterator[Column]:
+def _columns(footer: dict[int, Any]) -> Iterator[FileColumn]:
     """Yield the columns in order. IOx writes no nested ones."""
     root, *elements = footer[2]
     if root[5] != len(elements):
@@ -130,7 +130,7 @@ def _columns(footer: dict[int, Any]) -> Iterator[Column]:
         chunks = [group[at] for group in groups]
         if any([str(part, "utf-8") for part in chunk[3]] != [name] for chunk in chunks):
             raise Garbled("its columns are not those of its groups")
-        yield Column(name, _type(element), [_chunk(chunk, element[1], _type(element)) for chunk in chunks])
+        yield FileColumn(name, _type(element), [_chunk(chunk, element[1], _type(element)) for chunk in chunks])
 
 
 def _type(element: dict[int, Any]) -> str:
@@ -178,11 +178,11 @@ def _value(data: bytes | None, physical: int) -> Value | None:
     return found
 
 
-def _described(data: memoryview, rows: int, columns: list[Column]) -> Footer:
+def _described(data: memoryview, rows: int, columns: list[FileColumn]) -> IoxFooter:
     table, partition, id = read_chunk(data, (3, 4, 5, 11))
     if not table:
         raise Garbled("its footer does not say which table it is of")
-    return Footer(table, partition, (table, partition, id), rows, columns)
+    return IoxFooter(table, partition, (table, partition, id), rows, columns)
 
 
 _TYPES: dict[str, PrimitiveType | None] = {
@@ -198,19 +198,19 @@ have."""
 _SHOWN = 16
 
 
-class Conflict(Exception):
+class ColumnConflict(Exception):
     """A file does not fit its table."""
 
 
-def columns_of(footer: Footer) -> dict[str, PrimitiveType | None]:
+def columns_of(footer: IoxFooter) -> dict[str, PrimitiveType | None]:
     """Return the columns of a file; the value is None for a type that Iceberg does not have. Raise Conflict for a type
     that IOx does not write."""
     found: dict[str, PrimitiveType | None] = {}
     for column in footer.columns:
         if column.name in found:
-            raise Conflict("two of its columns have one name")
+            raise ColumnConflict("two of its columns have one name")
         if column.type not in _TYPES:
-            raise Conflict(f"its column {column.name!a} is of a type that IOx does not write: {column.type}")
+            raise ColumnConflict(f"its column {column.name!a} is of a type that IOx does not write: {column.type}")
         found[column.name] = _TYPES[column.type]
     return found
 
@@ -221,7 +221,9 @@ def united(
     """Return the columns of a table together with those of one more file. Raise Conflict if a column has two types."""
     for name, type in columns.items():
         if name in before and before[name] != type:
-            raise Conflict(f"the column {name!a} is {_shown(type)} here, and {_shown(before[name])} in files before it")
+            raise ColumnConflict(
+                f"the column {name!a} is {_shown(type)} here, and {_shown(before[name])} in files before it"
+            )
     return {**before, **columns}
 
 
@@ -229,7 +231,7 @@ def _shown(type: PrimitiveType | None) -> str:
     return "uint64" if type is None else str(type)
 
 
-def statistics(footer: Footer, ids: Mapping[str, tuple[int, PrimitiveType]]) -> dict[str, dict[int, Any]]:
+def statistics(footer: IoxFooter, ids: Mapping[str, tuple[int, PrimitiveType]]) -> dict[str, dict[int, Any]]:
     """Return the column statistics of a file in the form of manifests. Long text is truncated as by other writers of
     Iceberg: the lower bound downwards, the upper bound upwards."""
     found: dict[str, dict[int, Any]] = {

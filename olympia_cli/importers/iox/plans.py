@@ -21,8 +21,8 @@ from pyiceberg.types import PrimitiveType
 
 from olympia_cli.catalog.properties import IOX_SOURCE, IOX_STATE
 from olympia_cli.iceberg import OlympiaCatalog, identifier_of
-from olympia_cli.importers.iox.columns import TIME, Conflict, Footer, columns_of, decode_footer, united
-from olympia_cli.importers.iox.source import DATA, LiveFile, Source, State
+from olympia_cli.importers.iox.columns import TIME, ColumnConflict, IoxFooter, columns_of, decode_footer, united
+from olympia_cli.importers.iox.source import DATA, IoxSource, IoxState, LiveFile
 from olympia_cli.importers.iox.transactions import Comparison, Predicate
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
@@ -32,7 +32,7 @@ from olympia_cli.names import Kind, TableName, as_found
 # Apply tombstones to a file: whether they reach it, delete all of it, or which of its rows.
 
 
-def reaching(footer: Footer, predicates: Iterable[Predicate]) -> list[Predicate]:
+def reaching(footer: IoxFooter, predicates: Iterable[Predicate]) -> list[Predicate]:
     """Return the predicates that may delete rows of a file, by the file's times."""
     times = footer.times
     return [
@@ -42,7 +42,7 @@ def reaching(footer: Footer, predicates: Iterable[Predicate]) -> list[Predicate]
     ]
 
 
-def takes_all(footer: Footer, predicates: Iterable[Predicate]) -> bool:
+def takes_all(footer: IoxFooter, predicates: Iterable[Predicate]) -> bool:
     """Return True if one predicate deletes every row of a file, as far as the file's times alone tell."""
     times = footer.times
     return times is not None and any(
@@ -94,7 +94,7 @@ class WantedFile:
 
 
 @dataclass(slots=True)
-class Plan:
+class IoxPlan:
     """The plan for one table: create it, or move it on to these files. `before` is the table as it is here. `former` is
     its original name, if the import renames it."""
 
@@ -118,10 +118,10 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Planner:
+class IoxPlanner:
     """Plan an import of a preserved catalog's tables. `base` is the location of the source."""
 
-    source: Source
+    source: IoxSource
     base: str
     renaming: Renaming
     sizes: dict[str, int] = field(init=False)
@@ -130,8 +130,8 @@ class Planner:
         self.sizes = {file.path: file.size for file in self.source.store.list(DATA)}
 
     def plans(
-        self, state: State, done: ImportResult, catalog: OlympiaCatalog | None, only: Iterable[str] | None = None
-    ) -> Iterator[Plan]:
+        self, state: IoxState, done: ImportResult, catalog: OlympiaCatalog | None, only: Iterable[str] | None = None
+    ) -> Iterator[IoxPlan]:
         """Yield the plans for all tables, or for `only` some, in a catalog; None inspects the source alone. Record
         tables that cannot be imported as left out, and tables without news as unchanged."""
         names: dict[TableName, str] = {}
@@ -202,10 +202,10 @@ class Planner:
         name: TableName,
         table: str,
         files: list[LiveFile],
-        state: State,
+        state: IoxState,
         before: Table | None,
         done: ImportResult,
-    ) -> Plan | None:
+    ) -> IoxPlan | None:
         plan = self._read(name, table, files, state, before)
         if before is None and not plan.files:
             done.left_out += _of(table, plan.skipped)
@@ -218,9 +218,11 @@ class Planner:
             return None
         return plan
 
-    def _read(self, name: TableName, table: str, files: list[LiveFile], state: State, before: Table | None) -> Plan:
+    def _read(
+        self, name: TableName, table: str, files: list[LiveFile], state: IoxState, before: Table | None
+    ) -> IoxPlan:
         """Collect the columns of all files, the files that fit them, and what is left out."""
-        plan = Plan(name, table, {}, [], [])
+        plan = IoxPlan(name, table, {}, [], [])
         if before is not None:
             plan.columns = {one.name: cast(PrimitiveType, one.field_type) for one in before.schema().fields}
         spans: dict[str, list[tuple[int, int] | None]] = {}
@@ -229,7 +231,7 @@ class Planner:
                 self._check_there(file)
                 footer = self.footer(file)
                 plan.columns = united(plan.columns, columns_of(footer))
-            except (Garbled, Conflict) as reason:
+            except (Garbled, ColumnConflict) as reason:
                 plan.skipped.append(Omission(file.path, str(reason)))
                 continue
             deletes = reaching(footer, state.tombstones.get(footer.chunk, ()))
@@ -247,11 +249,11 @@ class Planner:
     def _check_there(self, file: LiveFile) -> None:
         size = self.sizes.get(file.path)
         if size is None:
-            raise Conflict("it is not there")
+            raise ColumnConflict("it is not there")
         if file.size not in (0, size):
-            raise Conflict(f"it has {size:,} bytes, and the catalog says {file.size:,}")
+            raise ColumnConflict(f"it has {size:,} bytes, and the catalog says {file.size:,}")
 
-    def footer(self, file: LiveFile) -> Footer:
+    def footer(self, file: LiveFile) -> IoxFooter:
         """Decode the copy of a file's footer in the catalog. Raise Garbled if it is malformed, or belongs to another
         table."""
         found = decode_footer(self.source.footer(file))
@@ -260,7 +262,7 @@ class Planner:
         return found
 
 
-def count(plan: Plan, done: ImportResult) -> None:
+def count(plan: IoxPlan, done: ImportResult) -> None:
     """Record a table that is created or moves on."""
     if plan.former is not None and plan.before is None:
         done.renamed.append((plan.former, str(plan.name)))

@@ -30,11 +30,11 @@ from olympia_cli.importers.iox.transactions import (
     Action,
     AddFile,
     Chunk,
+    IoxTransaction,
+    IoxTransactionFile,
     Predicate,
     RemoveFile,
     Tombstone,
-    Transaction,
-    TransactionFile,
     Upgrade,
     decode,
     decoded_part,
@@ -64,7 +64,7 @@ class LiveFile:
 
 
 @dataclass(slots=True)
-class State:
+class IoxState:
     """The content of the catalog after a transaction. `touched` are the tables that this transaction changed, as far as
     known: a checkpoint does not name tables without files."""
 
@@ -91,17 +91,17 @@ def table_of(path: str) -> str | None:
     return decoded_part(parts[1]) if len(parts) == 4 and parts[0] == "data" else None
 
 
-class Source:
+class IoxSource:
     """A preserved catalog. Close it: it has a temporary file."""
 
     def __init__(self, store: Store, name: str) -> None:
         self.store, self.name = store, name
-        self.revisions: dict[int, list[TransactionFile]] = {}
+        self.revisions: dict[int, list[IoxTransactionFile]] = {}
         self.foreign: list[str] = []
         self._footers = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         self._list()
 
-    def __enter__(self) -> Source:
+    def __enter__(self) -> IoxSource:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -155,7 +155,7 @@ class Source:
 
     # States
 
-    def state(self, reference: SettledReference) -> State:
+    def state(self, reference: SettledReference) -> IoxState:
         """Return the state that a reference means. Raise Damaged if it cannot be computed, VersionNotFound if it does
         not exist."""
         revision = self.revision_of(reference)
@@ -193,7 +193,7 @@ class Source:
 
     def walk(
         self, first: int, last: int, until_millis: int | None = None, before: int | None = None
-    ) -> Iterator[State]:
+    ) -> Iterator[IoxState]:
         """Yield the states from revision `first` to `last`. Each file is read once. The same State object is yielded
         each time, updated.
 
@@ -202,7 +202,7 @@ class Source:
         """
         latest = first if before is None else before - 1
         start = max((one for one in self.revisions if one <= latest and self._checkpoint(one)), default=0)
-        steps: list[TransactionFile] = []
+        steps: list[IoxTransactionFile] = []
         trouble: Damaged | None = None
         for revision in range(start, last + 1):
             try:
@@ -211,7 +211,7 @@ class Source:
                 # the states before it can still be read
                 trouble = error
                 break
-        state = State()
+        state = IoxState()
         read = self.store.read_many([step.path for step in steps])
         for step, (_, data) in zip(steps, read, strict=True):
             try:
@@ -237,7 +237,7 @@ class Source:
         if trouble is not None:
             raise trouble
 
-    def file_of(self, revision: int, is_start: bool) -> TransactionFile:
+    def file_of(self, revision: int, is_start: bool) -> IoxTransactionFile:
         """Return the transaction file of a revision or, for the start of a walk, its checkpoint."""
         if self.is_fork(revision):
             uuids = sorted(str(file.uuid) for file in self.revisions[revision])
@@ -253,10 +253,10 @@ class Source:
             raise self.damaged("I102", f"{FOLDER}{revision:020}", "a gap: the transaction with this number is missing")
         return file
 
-    def _checkpoint(self, revision: int) -> TransactionFile | None:
+    def _checkpoint(self, revision: int) -> IoxTransactionFile | None:
         return next((file for file in self.revisions.get(revision, ()) if file.is_checkpoint), None)
 
-    def decode(self, step: TransactionFile, data: bytes | StoreError) -> Transaction:
+    def decode(self, step: IoxTransactionFile, data: bytes | StoreError) -> IoxTransaction:
         if isinstance(data, FileTooLarge):
             raise self.damaged("I106", step.path, data.reason)
         if not isinstance(data, bytes):
@@ -266,7 +266,7 @@ class Source:
         except Garbled as garbled:
             raise self.damaged("I106", step.path, f"it is not a transaction: {garbled}") from None
 
-    def check(self, step: TransactionFile, transaction: Transaction, previous: UUID | None) -> None:
+    def check(self, step: IoxTransactionFile, transaction: IoxTransaction, previous: UUID | None) -> None:
         """Raise unless a file holds the transaction that its path names, and follows `previous`; None means no
         predecessor."""
         if transaction.version not in VERSIONS:
@@ -284,7 +284,7 @@ class Source:
                 f"its predecessor is {transaction.previous}, and the transaction before it is {previous}",
             )
 
-    def apply(self, step: TransactionFile, transaction: Transaction, state: State) -> None:
+    def apply(self, step: IoxTransactionFile, transaction: IoxTransaction, state: IoxState) -> None:
         state.revision, state.uuid, state.start_millis = step.revision, step.uuid, transaction.start_millis
         state.touched, state.is_checkpoint = set(), step.is_checkpoint
         try:
@@ -293,7 +293,7 @@ class Source:
         except Garbled as garbled:
             raise self.damaged("I106", step.path, f"it has a malformed action: {garbled}") from None
 
-    def keep(self, step: TransactionFile, action: AddFile) -> LiveFile:
+    def keep(self, step: IoxTransactionFile, action: AddFile) -> LiveFile:
         """Store the footer of a file in the temporary file."""
         table = table_of(action.path)
         if table is None:
@@ -304,7 +304,7 @@ class Source:
         self._footers.write(action.metadata)
         return LiveFile(action.path, action.size, table, at, len(action.metadata))
 
-    def _apply(self, step: TransactionFile, action: Action, state: State) -> None:
+    def _apply(self, step: IoxTransactionFile, action: Action, state: IoxState) -> None:
         match action:
             case AddFile():
                 if action.path in state.files:

@@ -47,8 +47,8 @@ from olympia_cli.iceberg import (
     with_snapshot,
 )
 from olympia_cli.importers.iox.columns import statistics
-from olympia_cli.importers.iox.plans import Plan, Planner, WantedFile, count, deleted_rows
-from olympia_cli.importers.iox.source import Source, State
+from olympia_cli.importers.iox.plans import IoxPlan, IoxPlanner, WantedFile, count, deleted_rows
+from olympia_cli.importers.iox.source import IoxSource, IoxState
 from olympia_cli.importers.result import ImportResult, Omission
 from olympia_cli.names import AtTime, SettledReference, time_text
 
@@ -76,7 +76,7 @@ def note_key(base: str) -> str:
     return "iox-" + sha256(base.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
-def read_note(properties: Mapping[str, str], base: str, source: Source) -> RevisionNote | None:
+def read_note(properties: Mapping[str, str], base: str, source: IoxSource) -> RevisionNote | None:
     """Return the note of an earlier import if it still counts; None if it is missing or unreadable."""
     try:
         fields = read_json(properties.get(IMPORTED + note_key(base), ""))
@@ -91,7 +91,7 @@ def read_note(properties: Mapping[str, str], base: str, source: Source) -> Revis
 
 
 @dataclass(slots=True)
-class Run:
+class ImportRun:
     """An import of states into a catalog. `message` comes first in the messages of its commits."""
 
     tables: IoxTables
@@ -100,16 +100,16 @@ class Run:
     message: str
     note: RevisionNote | None
 
-    def one(self, reference: SettledReference, dry_run: bool) -> tuple[ImportResult, State, int]:
+    def one(self, reference: SettledReference, dry_run: bool) -> tuple[ImportResult, IoxState, int]:
         """Import one state, or report what would be done."""
         state = self._source.state(reference)
         return self._whole(state, ImportResult(), dry_run)
 
-    def history(self, reference: SettledReference) -> tuple[ImportResult, State, int]:
+    def history(self, reference: SettledReference) -> tuple[ImportResult, IoxState, int]:
         """Import each state that was not imported yet, one commit per state; then the final state once more,
         completely."""
         done = ImportResult()
-        state: State | None = None
+        state: IoxState | None = None
         for state in self._states(reference, done):
             step = ImportResult()
             self._check(state)
@@ -117,7 +117,7 @@ class Run:
             done.add(step)
         return self._whole(self._source.state(reference) if state is None else state, done, False)
 
-    def _whole(self, state: State, done: ImportResult, dry_run: bool) -> tuple[ImportResult, State, int]:
+    def _whole(self, state: IoxState, done: ImportResult, dry_run: bool) -> tuple[ImportResult, IoxState, int]:
         step = ImportResult()
         self._check(state)
         version = self._bring(state, step, None, dry_run)
@@ -126,10 +126,10 @@ class Run:
         return done, state, version
 
     @property
-    def _source(self) -> Source:
+    def _source(self) -> IoxSource:
         return self.tables.planner.source
 
-    def _states(self, reference: SettledReference, done: ImportResult) -> Iterator[State]:
+    def _states(self, reference: SettledReference, done: ImportResult) -> Iterator[IoxState]:
         """Yield the states up to the requested one that were not imported yet. After an unreadable state, continue with
         the next checkpoint."""
         source, revision = self._source, self._source.revision_of(reference)
@@ -152,7 +152,7 @@ class Run:
                     done.left_out.append(Omission(f"revisions {first} to {after - 1}", error.message))
                 first = after
 
-    def _bring(self, state: State, done: ImportResult, only: set[str] | None, dry_run: bool) -> int:
+    def _bring(self, state: IoxState, done: ImportResult, only: set[str] | None, dry_run: bool) -> int:
         if dry_run:
             for plan in self.tables.planner.plans(state, done, self.catalog, only):
                 count(plan, done)
@@ -169,7 +169,7 @@ class Run:
         assert staged.last_version is not None
         return staged.last_version
 
-    def _check(self, state: State) -> None:
+    def _check(self, state: IoxState) -> None:
         note = self.note
         if note is not None and note.revision > state.revision:
             raise InvalidOption(
@@ -180,7 +180,7 @@ class Run:
             before = "without --into" if note.into is None else f"--into {note.into}"
             raise InvalidOption(f"that catalog was imported {before} before", hint="import it in the same way again")
 
-    def _forks(self, state: State) -> Iterator[Omission]:
+    def _forks(self, state: IoxState) -> Iterator[Omission]:
         """Report forked revisions up to the imported state: two transactions share a number and only one counts."""
         for revision in sorted(self._source.revisions):
             if revision <= state.revision and self._source.is_fork(revision):
@@ -199,11 +199,11 @@ other column has such a high id."""
 class IoxTables:
     """Stage tables in a transaction. `io` opens the files of the source."""
 
-    planner: Planner
+    planner: IoxPlanner
     io: FileIO
     clock: Clock
 
-    def bring(self, plans: Iterable[Plan], state: State, staged: CatalogTransaction, done: ImportResult) -> None:
+    def bring(self, plans: Iterable[IoxPlan], state: IoxState, staged: CatalogTransaction, done: ImportResult) -> None:
         """Stage tables in a transaction, a batch at a time: their files are written, and no metadata names them yet."""
         files, io = staged.metadata_files, staged.open_files(staged.properties["warehouse"])
         plans = iter(plans)
@@ -221,10 +221,10 @@ class IoxTables:
 
     def _write(
         self,
-        plan: Plan,
+        plan: IoxPlan,
         metadata: TableMetadataV3,
         updates: list[TableUpdate],
-        state: State,
+        state: IoxState,
         io: FileIO,
         created: MetadataFiles,
     ) -> str:
@@ -245,7 +245,7 @@ class IoxTables:
         created.create(parse_location(location), encode_v3(made))
         return location
 
-    def _prepared(self, plan: Plan, staged: CatalogTransaction) -> tuple[TableMetadataV3, list[TableUpdate]]:
+    def _prepared(self, plan: IoxPlan, staged: CatalogTransaction) -> tuple[TableMetadataV3, list[TableUpdate]]:
         """Return the metadata to start from, and the updates of its schema and properties."""
         if plan.before is not None:
             before = cast(TableMetadataV3, plan.before.metadata)
@@ -275,7 +275,7 @@ class IoxTables:
         assert isinstance(made, TableMetadataV3)
         return made, []
 
-    def _schema(self, plan: Plan, metadata: TableMetadataV3) -> Schema:
+    def _schema(self, plan: IoxPlan, metadata: TableMetadataV3) -> Schema:
         """Return the columns that a table has, followed by the new ones of its files."""
         present = metadata.schema()
         known = {column.name for column in present.fields}
@@ -305,7 +305,7 @@ class IoxTables:
         )
 
 
-def _mapping(schema: Schema, plan: Plan) -> str:
+def _mapping(schema: Schema, plan: IoxPlan) -> str:
     told = [{"names": [column.name], "field-id": column.field_id} for column in schema.fields]
     others = sorted(name for name, type in plan.columns.items() if type is None)
     told += [{"names": [name], "field-id": _NO_COLUMN + at} for at, name in enumerate(others)]

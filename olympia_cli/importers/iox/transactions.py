@@ -213,7 +213,7 @@ _DELTA, _FULL = 1, 2
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class TransactionFile:
+class IoxTransactionFile:
     """A file by its path: the transaction itself, or a checkpoint of the full state after it."""
 
     revision: int
@@ -223,7 +223,7 @@ class TransactionFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class IoxTransaction:
     """The content of a file. Its actions are decoded on demand: a checkpoint has one per file."""
 
     version: int
@@ -245,18 +245,18 @@ class Transaction:
                 yield action
 
 
-def parse_path(path: str) -> TransactionFile | None:
+def parse_path(path: str) -> IoxTransactionFile | None:
     """Return the transaction file that a path names; None for any other path."""
     found = _PATH.fullmatch(path)
     if found is None:
         return None
     try:
-        return TransactionFile(int(found[1]), UUID(found[2]), found[3] == "ckpt", path)
+        return IoxTransactionFile(int(found[1]), UUID(found[2]), found[3] == "ckpt", path)
     except ValueError:
         return None
 
 
-def decode(data: bytes) -> Transaction:
+def decode(data: bytes) -> IoxTransaction:
     """Decode a transaction file. Raise Garbled if it is malformed or cut short."""
     if not data:
         raise Garbled("it is empty")
@@ -283,7 +283,7 @@ def decode(data: bytes) -> Transaction:
     if start is None:
         raise Garbled("it does not say when it began")
     is_full = {_DELTA: False, _FULL: True}.get(encoding)
-    return Transaction(version, revision, uuid, previous, start, is_full, tuple(actions))
+    return IoxTransaction(version, revision, uuid, previous, start, is_full, tuple(actions))
 
 
 def timestamp(data: memoryview) -> int:

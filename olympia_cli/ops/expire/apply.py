@@ -43,7 +43,7 @@ from olympia_cli.ops.expire.manifest import (
     read_manifest,
     write_narrowed,
 )
-from olympia_cli.ops.expire.plan import ExpirePlan, MarkPlan, Planner, PurgePlan, plan_undo
+from olympia_cli.ops.expire.plan import ExpirePlan, ExpirePlanner, MarkPlan, PurgePlan, plan_undo
 from olympia_cli.ops.expire.retention import Floors
 from olympia_cli.ops.expire.survey import LOCAL, Surveyor
 from olympia_cli.ops.holders import live_transactions
@@ -58,7 +58,7 @@ _HARMLESS = ALTERS | CREATES | DROPS | EXPIRES | READS | RENAMES | {T.COMMIT_INF
 
 
 def expire_once(
-    planner: Planner, plan: ExpirePlan, message: str = "", *, retry_for: float = 60.0, progress: Progress = SILENT
+    planner: ExpirePlanner, plan: ExpirePlan, message: str = "", *, retry_for: float = 60.0, progress: Progress = SILENT
 ) -> int:
     """Run an expire, and return the version that is then the latest:
 
@@ -82,7 +82,7 @@ def expire_once(
 
 
 def purge_once(
-    planner: Planner, plan: PurgePlan, message: str = "", *, retry_for: float = 60.0, progress: Progress = SILENT
+    planner: ExpirePlanner, plan: PurgePlan, message: str = "", *, retry_for: float = 60.0, progress: Progress = SILENT
 ) -> int:
     """Like `expire_once`, without a mark. If there is nothing to purge, no note is written."""
     version = planner.facts.head.version
@@ -95,7 +95,7 @@ def purge_once(
 
 
 def _purge_planned(
-    planner: Planner, plan: PurgePlan, message: str, retry_for: float, progress: Progress
+    planner: ExpirePlanner, plan: PurgePlan, message: str, retry_for: float, progress: Progress
 ) -> Committed | None:
     return purge(
         planner.catalog,
@@ -204,7 +204,7 @@ def purge(
 
     def still_dead() -> Going:
         if _revived(catalog.snapshot(), planned_at):
-            return Planner(catalog, floors, surveyor, progress=progress).still_dead(plan)
+            return ExpirePlanner(catalog, floors, surveyor, progress=progress).still_dead(plan)
         return plan.files
 
     def commit_purge() -> Committed:
@@ -342,7 +342,7 @@ def _revived(head: Snapshot, planned_at: int) -> bool:
     return False
 
 
-def other_expire_ran(planner: Planner) -> bool:
+def other_expire_ran(planner: ExpirePlanner) -> bool:
     """Return whether another expire has run since the plan, and no undo since: versions that a user has restored must
     not be expired again at once.
     """

@@ -60,7 +60,7 @@ class ManifestPart:
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class ExpireManifest:
     path: str
     oldest: int
     former_oldest: int
@@ -91,7 +91,7 @@ def is_manifest(path: str) -> bool:
     return path.startswith(FOLDER) and file_kind(path) is FileKind.OPERATION
 
 
-def encode_manifest(catalog_id: str, manifest: Manifest, created_at: str) -> bytes:
+def encode_manifest(catalog_id: str, manifest: ExpireManifest, created_at: str) -> bytes:
     document: dict[str, Any] = {
         "format": IN_PARTS if manifest.parts else FORMAT,
         "catalog": catalog_id,
@@ -110,7 +110,7 @@ def encode_part(manifest: str, files: Iterable[Doomed]) -> bytes:
     return _encode({"format": IN_PARTS, "manifest": manifest, "files": [asdict(file) for file in files]})
 
 
-def write_narrowed(store: Store, catalog_id: str, manifest: Manifest, oldest: int, now_millis: int) -> str:
+def write_narrowed(store: Store, catalog_id: str, manifest: ExpireManifest, oldest: int, now_millis: int) -> str:
     """Write a manifest with the names of another one, without the roots of versions from `oldest` on. Return its path.
 
     It still names other files of those versions; a purge keeps every file in use.
@@ -119,7 +119,7 @@ def write_narrowed(store: Store, catalog_id: str, manifest: Manifest, oldest: in
     files = tuple(file for file, version in versions if version is None or version < oldest)
     path = new_manifest_path(now_millis)
     parts = _write_parts(store, path, files, PART_FILES) if manifest.parts else ()
-    narrowed = Manifest(path, oldest, min(manifest.former_oldest, oldest), files, parts)
+    narrowed = ExpireManifest(path, oldest, min(manifest.former_oldest, oldest), files, parts)
     store.create(path, encode_manifest(catalog_id, narrowed, time_text(now_millis)))
     return path
 
@@ -137,7 +137,7 @@ def _encode(document: dict[str, Any]) -> bytes:
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def read_manifest(store: Store, path: str) -> Manifest:
+def read_manifest(store: Store, path: str) -> ExpireManifest:
     """Read a manifest with its parts. Raise Damaged if one of the files is missing or malformed.
 
     `check_deletable` must check the names before a deletion.
@@ -159,7 +159,7 @@ def frees_nothing(head: Snapshot, now_millis: int) -> bool:
     return now_millis - oldest < QUARANTINE_MILLIS and not any(found.files or found.parts for found in heads)
 
 
-def read_head(store: Store, path: str) -> Manifest:
+def read_head(store: Store, path: str) -> ExpireManifest:
     """Read a manifest without its parts."""
     try:
         return decode_manifest(store.read(path), path)
@@ -167,7 +167,7 @@ def read_head(store: Store, path: str) -> Manifest:
         raise Damaged("F906", path, f"{_MANIFEST} is missing") from None
 
 
-def named_files(manifest: Manifest, read_many: ReadMany) -> tuple[Doomed, ...]:
+def named_files(manifest: ExpireManifest, read_many: ReadMany) -> tuple[Doomed, ...]:
     """Return all files that a manifest and its parts name."""
     files = list(manifest.files)
     contents = read_many([part.path for part in manifest.parts])
@@ -176,7 +176,7 @@ def named_files(manifest: Manifest, read_many: ReadMany) -> tuple[Doomed, ...]:
     return tuple(files)
 
 
-def decode_manifest(data: bytes, path: str) -> Manifest:
+def decode_manifest(data: bytes, path: str) -> ExpireManifest:
     """Decode the manifest file itself."""
     try:
         document: Any = read_json(data)
@@ -190,7 +190,7 @@ def decode_manifest(data: bytes, path: str) -> Manifest:
                 raise ValueError
         else:
             files = tuple(_doomed(file) for file in document["files"])
-        return Manifest(path, int(document["oldest"]), int(document["former_oldest"]), files, parts)
+        return ExpireManifest(path, int(document["oldest"]), int(document["former_oldest"]), files, parts)
     except (ValueError, KeyError, TypeError):
         raise Damaged("F906", path, f"it is not {_MANIFEST}") from None
 
@@ -305,7 +305,7 @@ class Going(Protocol):
         """Yield all files. An expire never calls this if there may be too many for one process."""
         ...
 
-    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
+    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> ExpireManifest:
         """Return a manifest that names the files. Its parts, if any, are already written; the manifest is not."""
         ...
 
@@ -331,10 +331,10 @@ class Listed(tuple[Doomed, ...]):
 
     def manifest(
         self, store: Store, path: str, oldest: int, former_oldest: int, part_files: int = PART_FILES
-    ) -> Manifest:
+    ) -> ExpireManifest:
         if len(self) <= part_files:
-            return Manifest(path, oldest, former_oldest, self)
-        return Manifest(path, oldest, former_oldest, (), _write_parts(store, path, self, part_files))
+            return ExpireManifest(path, oldest, former_oldest, self)
+        return ExpireManifest(path, oldest, former_oldest, (), _write_parts(store, path, self, part_files))
 
     def roots(self) -> Iterator[Doomed]:
         return iter(sorted((file for file in self if file.kind == ROOT), key=_order))

@@ -45,7 +45,7 @@ from olympia_cli.ops.expire.survey import (
     FileFacts,
     FileFate,
     KeptRoots,
-    KnownFiles,
+    KnownFacts,
     Survey,
     Surveyor,
     Sweep,
@@ -285,7 +285,7 @@ def _plan_purge(leaving: PurgePlan, survey: Survey) -> PurgePlan:
 # From the catalog to its plan.
 
 
-class Planner:
+class ExpirePlanner:
     """Plan an expire: read the facts, choose the versions to keep, and survey the files. Each file in use is read once.
 
     `surveyor` examines the files, in this process or elsewhere. With `definitions`, definitions of objects are read,
@@ -390,7 +390,7 @@ class PolicyOutcome:
     bytes: int
 
 
-def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
+def simulate(planner: ExpirePlanner, own: Policy) -> list[PolicyOutcome]:
     """Return the outcome of the given policy and of some others. Each other policy changes one of the catalog's two
     limits.
     """
@@ -406,7 +406,7 @@ def simulate(planner: Planner, own: Policy) -> list[PolicyOutcome]:
         policy = read_policy(definition, now, keep_last=number, offline=own.offline)
         policies.append((f"--keep-last {number}", policy))
     oldest = _oldest_kept(facts, [policy for _, policy in policies])
-    known_files = KnownFiles(planner.reach)
+    known_files = KnownFacts(planner.reach)
     known_files.read_manifests(facts.head, sweep_at_rest(facts, facts.oldest, planner.leaving))
     going = [file for file in facts.store.list() if file_kind(file.path) in _BY_POLICY]
     freed: dict[int, tuple[int, int]] = {}
@@ -511,7 +511,7 @@ def decode_plan(text: str, name: str) -> PlanFile:
         ) from None
 
 
-def recompute(planner: Planner, planned: PlanFile) -> ExpirePlan:
+def recompute(planner: ExpirePlanner, planned: PlanFile) -> ExpirePlan:
     """Return the plan for the present state, limited to the planned versions and files.
 
     Raise Refused if a planned version or file would now be kept. New commits alone are no obstacle.
@@ -546,7 +546,7 @@ def recompute(planner: Planner, planned: PlanFile) -> ExpirePlan:
     )
 
 
-def _still(planner: Planner, planned: Sequence[str], today: Iterable[Doomed]) -> Listed:
+def _still(planner: ExpirePlanner, planned: Sequence[str], today: Iterable[Doomed]) -> Listed:
     planned_paths, today = set(planned), list(today)
     needed_path = next(planner.needed(planned_paths.difference(file.path for file in today)), None)
     if needed_path is not None:

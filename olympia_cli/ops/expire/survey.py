@@ -31,7 +31,7 @@ from olympia_cli.format.paths import (
 from olympia_cli.ops.expire.facts import CatalogFacts
 from olympia_cli.ops.expire.manifest import Doomed, Going, check_deletable, in_order, read_manifest, unread
 from olympia_cli.ops.progress import Progress
-from olympia_cli.ops.walk import NodeRules, Reach, batches, path_digest
+from olympia_cli.ops.walk import NodeRules, ReachedFiles, batches, path_digest
 from olympia_cli.storage.protocol import Store
 
 
@@ -184,12 +184,12 @@ class Survey:
 
 
 class Surveyor(Protocol):
-    def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> Reach:
+    def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> ReachedFiles:
         """Return the collector for the files in use."""
         ...
 
     def survey(
-        self, facts: CatalogFacts, reach: Reach, sweep: Sweep, roots: KeptRoots, files: Going | None = None
+        self, facts: CatalogFacts, reach: ReachedFiles, sweep: Sweep, roots: KeptRoots, files: Going | None = None
     ) -> Survey:
         """Read all files in use, then apply the sweep to each listed file and to each file of a manifest. Raise Damaged
         if a file in use is damaged.
@@ -202,17 +202,17 @@ class Surveyor(Protocol):
 class LocalSurveyor:
     """Examines the files in this process."""
 
-    def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> Reach:
-        return Reach(store, rules, definitions=definitions, progress=progress)
+    def reach(self, store: Store, rules: NodeRules, *, definitions: bool, progress: Progress) -> ReachedFiles:
+        return ReachedFiles(store, rules, definitions=definitions, progress=progress)
 
     def survey(
-        self, facts: CatalogFacts, reach: Reach, sweep: Sweep, roots: KeptRoots, files: Going | None = None
+        self, facts: CatalogFacts, reach: ReachedFiles, sweep: Sweep, roots: KeptRoots, files: Going | None = None
     ) -> Survey:
         """Files to mark or delete are named in the result, the others only counted."""
         created = follow_kept(facts, reach, roots)
         resting = follow_resting(facts, reach, sweep)
         sweep, notes = resting.sweep, list(resting.notes)
-        known_files = KnownFiles(reach, resting.recallable)
+        known_files = KnownFacts(reach, resting.recallable)
         if files is None:
             notes += known_files.read_manifests(facts.head, sweep)
         counts: Counter[FileFate] = Counter()
@@ -237,7 +237,7 @@ LOCAL = LocalSurveyor()
 
 
 def _files(
-    store: Store, progress: Progress, sweep: Sweep, known_files: KnownFiles, files: Going | None
+    store: Store, progress: Progress, sweep: Sweep, known_files: KnownFacts, files: Going | None
 ) -> Iterator[Iterable[tuple[FileFacts, int]]]:
     """Yield the facts and the size of each file in batches: the listed ones, then those of manifests to purge."""
     if files is None:
@@ -258,10 +258,10 @@ def _files(
 
 
 @dataclass(slots=True)
-class KnownFiles:
+class KnownFacts:
     """The facts from versions and manifests, to be looked up by file. For most files only a short digest is kept."""
 
-    reach: Reach
+    reach: ReachedFiles
     recallable: set[bytes] = field(default_factory=set)
     """Files that only versions in quarantine reach."""
     resting: set[bytes] = field(default_factory=set)
@@ -303,7 +303,7 @@ class KnownFiles:
 # The walk over the trees, for every surveyor.
 
 
-def follow_kept(facts: CatalogFacts, reach: Reach, roots: KeptRoots) -> list[tuple[int, int]]:
+def follow_kept(facts: CatalogFacts, reach: ReachedFiles, roots: KeptRoots) -> list[tuple[int, int]]:
     """Read all files that kept versions, live transactions and sharing exports need. Return the creation time of each
     version.
 
@@ -324,7 +324,7 @@ def follow_kept(facts: CatalogFacts, reach: Reach, roots: KeptRoots) -> list[tup
     return created
 
 
-def follow_more(facts: CatalogFacts, reach: Reach, versions: range) -> Iterator[list[str]]:
+def follow_more(facts: CatalogFacts, reach: ReachedFiles, versions: range) -> Iterator[list[str]]:
     """Read the files of more versions. Yield the new paths in portions."""
     return reach.each(_roots(facts, versions))
 
@@ -347,7 +347,7 @@ class Resting:
         return (f"a version in quarantine is damaged: {self.damage.message}: {effect}",)
 
 
-def follow_resting(facts: CatalogFacts, reach: Reach, sweep: Sweep) -> Resting:
+def follow_resting(facts: CatalogFacts, reach: ReachedFiles, sweep: Sweep) -> Resting:
     """Read the files of versions that stay in quarantine during a purge.
 
     Damage there stops nothing. As the damaged version may reach any file, the sweep then deletes no node and no

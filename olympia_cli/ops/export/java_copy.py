@@ -90,7 +90,7 @@ def create_java_copy(
     files = Files(catalog.store, progress, patience=1)
     read_whole(catalog, latest, snapshot, files, LocalEngine())
     progress.phase("copying")
-    writing = _Writing(snapshot, dest, progress)
+    writing = _CopyWriter(snapshot, dest, progress)
     try:
         writing.write()
     except (PathTaken, OutcomeUnknown) as error:
@@ -101,7 +101,7 @@ def create_java_copy(
 
 
 @dataclass(slots=True)
-class _Writing:
+class _CopyWriter:
     snapshot: Snapshot
     dest: Store
     progress: Progress

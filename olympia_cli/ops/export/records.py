@@ -45,7 +45,7 @@ from olympia_cli.ops.export.files import FileCount, Mode, Note, read_note, resum
 from olympia_cli.ops.export.verify import note_of
 from olympia_cli.ops.last_runs import leave_note, read_notes
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk import NodeRules, Reach
+from olympia_cli.ops.walk import NodeRules, ReachedFiles
 from olympia_cli.storage.protocol import FileInfo, Store
 
 # Checks of the destination of an export.
@@ -186,7 +186,7 @@ class Deletion:
 
     dest: Store
     version: int
-    reach: Reach
+    reach: ReachedFiles
     count: FileCount
 
     def __contains__(self, path: str) -> bool:
@@ -242,7 +242,7 @@ def plan_deletion(
     progress.phase("reading the export's files")
     try:
         root = Snapshot(dest, RootFile.of(record.version, WIDTH, dest.read(path)))
-        reach = Reach(dest, NodeRules.of(root), progress=progress)
+        reach = ReachedFiles(dest, NodeRules.of(root), progress=progress)
         reach.add([(path, root.file.data)])
     except (Damaged, PathMissing) as error:
         raise Refused(f"the files of the export are unknown: {error.message}", hint=BY_HAND) from None

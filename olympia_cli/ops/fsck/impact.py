@@ -208,7 +208,7 @@ class Hit:
     remark: str = ""
 
 
-class Objects:
+class ObjectNames:
     """Finds the names of objects from the files that hold their keys."""
 
     def __init__(
@@ -404,14 +404,14 @@ def _nearest(versions: Ranges, candidates: Sequence[int]) -> list[int]:
 
 def follow_names(names: set[ObjectName], actions: Iterable[Action]) -> set[ObjectName]:
     """Return the names after the actions, as far as they can be followed."""
-    followed = _Names(names)
+    followed = _VersionNames(names)
     for action in actions:
         replay(action, followed)
     return followed.names
 
 
 @dataclass(slots=True)
-class _Names:
+class _VersionNames:
     """A part of a version's names. A dropped or renamed namespace takes its known names along."""
 
     names: set[ObjectName]

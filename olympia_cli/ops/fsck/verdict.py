@@ -25,7 +25,7 @@ from olympia_cli.ops.fsck.findings import (
     ranges,
     without,
 )
-from olympia_cli.ops.fsck.impact import MOST_HOLDERS, MOST_NAMING, Hit, Objects, Radius, VersionChecks
+from olympia_cli.ops.fsck.impact import MOST_HOLDERS, MOST_NAMING, Hit, ObjectNames, Radius, VersionChecks
 from olympia_cli.ops.fsck.trees import Trees
 from olympia_cli.ops.walk import Flaw, look_at_definition
 
@@ -90,9 +90,9 @@ class Verdict:
         self._versions = [version for version in sorted(trees.roots) if version not in trees.notes.unreadable]
 
     @cached_property
-    def _objects(self) -> Objects:
+    def _objects(self) -> ObjectNames:
         trees = self._trees
-        return Objects(trees.files, self._graph, trees.keys, trees.chain.java, trees.chain.path)
+        return ObjectNames(trees.files, self._graph, trees.keys, trees.chain.java, trees.chain.path)
 
     @property
     def hides_files(self) -> bool:

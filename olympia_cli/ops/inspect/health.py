@@ -9,7 +9,7 @@ from typing import Any
 
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
-from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
+from olympia_cli.catalog.distributed import Saved, TransactionState, UnreadableSave
 from olympia_cli.catalog.properties import DEFAULT_MAX_AGE, FSCK_MAX_AGE, MAX_AGE
 from olympia_cli.catalog.references import at_version, dated_ahead, oldest_version, resolve, way_out
 from olympia_cli.catalog.retained import ExportRecord, lost_reason, lost_versions, read_exports
@@ -26,7 +26,7 @@ from olympia_cli.errors import (
 )
 from olympia_cli.format.paths import LAST_FSCK, LATEST, file_kind, root_path
 from olympia_cli.names import AtTime, Kind, parse_duration, parse_time, plural, span_text, time_text
-from olympia_cli.ops.expire import Floors, Planner, list_marks, read_policy, sum_up_marks
+from olympia_cli.ops.expire import ExpirePlanner, Floors, list_marks, read_policy, sum_up_marks
 from olympia_cli.ops.export import resume_command, unfinished_exports
 from olympia_cli.ops.fsck import FsckRun, fsck_runs
 from olympia_cli.ops.inspect.transactions import saved_transactions
@@ -195,8 +195,8 @@ def _hint(snapshot: Snapshot, hints: Hints, lag: int | None) -> Iterator[Reason]
 
 def _transactions(transactions: Sequence[Mapping[str, Any]]) -> Iterator[Reason]:
     for state, of_one, of_many in (
-        (State.EXPIRED, "is past its lifetime", "are past their lifetime"),
-        (State.UNREADABLE, "cannot be read", "cannot be read"),
+        (TransactionState.EXPIRED, "is past its lifetime", "are past their lifetime"),
+        (TransactionState.UNREADABLE, "cannot be read", "cannot be read"),
     ):
         ids = [transaction["id"] for transaction in transactions if transaction["state"] == state.value]
         if ids:
@@ -241,7 +241,7 @@ def _when(run: FsckRun) -> str:
     return f", {run.finished_at[:16].replace('T', ' ')}Z" if run.finished_at_millis is not None else ""
 
 
-_ALIVE = (State.OPEN, State.EXPIRED, State.UNREADABLE)
+_ALIVE = (TransactionState.OPEN, TransactionState.EXPIRED, TransactionState.UNREADABLE)
 
 
 class Standing(StrEnum):
@@ -328,9 +328,9 @@ def status(catalog: Catalog, full: bool = False) -> Status:
         "hint_lag": None if hints.latest is None else snapshot.version - hints.latest,
         "depth": depth(snapshot.reader, snapshot.root.node),
         "order": definition.order,
-        "open_transactions": states.count(State.OPEN),
-        "stale_transactions": states.count(State.EXPIRED),
-        "unreadable_transactions": states.count(State.UNREADABLE),
+        "open_transactions": states.count(TransactionState.OPEN),
+        "stale_transactions": states.count(TransactionState.EXPIRED),
+        "unreadable_transactions": states.count(TransactionState.UNREADABLE),
         "exports": len(definition.exported_snapshots),
         "last_fsck": None if fsck is None else {key: value for key, value in fsck.items() if key != "runs"},
         "last_expire": expire,
@@ -387,7 +387,7 @@ def _full(catalog: Catalog, snapshot: Snapshot) -> dict[str, Any]:
 def _reclaimable(catalog: Catalog) -> int | None:
     """Return the bytes that an expire would move to quarantine now, or None if it would refuse to run."""
     try:
-        planner = Planner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=False, definitions=False)
+        planner = ExpirePlanner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=False, definitions=False)
         plan = planner.expire(read_policy(planner.facts.definition, planner.facts.now_millis))
     except (Damaged, Refused, Unsupported):
         return None

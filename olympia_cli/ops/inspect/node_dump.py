@@ -205,7 +205,7 @@ def dump_node(file: NodeBytes, sizes: Sizes | None = None) -> NodeDump:
     if remains.unknown_columns:
         names = ", ".join(remains.unknown_columns)
         dump.unsupported = f"it has columns that this program does not know: {names!a}"
-    _Reader(dump, remains).read()
+    _RowReader(dump, remains).read()
     if not dump.problems and not dump.unsupported:
         _check_strictly(dump, file)
     return dump
@@ -234,7 +234,7 @@ def _check_strictly(dump: NodeDump, file: NodeBytes) -> None:
             dump.problems.append(Problem(flaw.reason))
 
 
-class _Reader:
+class _RowReader:
     """Interpret rows in the most probable way, and note the problems."""
 
     def __init__(self, dump: NodeDump, remains: Salvage) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
+from olympia_cli.catalog.distributed import Saved, TransactionState, UnreadableSave
 from olympia_cli.catalog.java_transactions import JavaSaved, find_saved_by_java, saved_by_java
 from olympia_cli.catalog.references import at_version
 from olympia_cli.errors import Damaged, PathOutside, TransactionExpired
@@ -34,9 +34,9 @@ def show_transaction(catalog: Catalog, id: str) -> dict[str, Any]:
     latest = catalog.snapshot()
     saved = find_saved_by_java(catalog.store, id) if latest.file.java else distributed.find(catalog.store, id)
     actions: Iterable[Action] = ()
-    if saved.state(catalog.clock) is State.OPEN and isinstance(saved, JavaSaved):
+    if saved.state(catalog.clock) is TransactionState.OPEN and isinstance(saved, JavaSaved):
         actions = told_changes(at_version(saved.began_at_version, latest), saved.staged(catalog.store))
-    elif saved.state(catalog.clock) is State.OPEN:
+    elif saved.state(catalog.clock) is TransactionState.OPEN:
         actions = distributed.load(catalog, id).transaction.actions
     return {**describe_saved(saved, catalog), "actions": describe_actions(actions)}
 
@@ -52,7 +52,7 @@ def count_staged(catalog: Catalog, id: str) -> int | None:
 def describe_saved(saved: Saved | UnreadableSave, catalog: Catalog) -> dict[str, Any]:
     if isinstance(saved, UnreadableSave):
         unknown = dict.fromkeys(("isolation", "began_at", "expires_at", "version", "committed_version"))
-        return {"id": saved.id, "state": State.UNREADABLE.value, "saves": saved.save + 1, **unknown}
+        return {"id": saved.id, "state": TransactionState.UNREADABLE.value, "saves": saved.save + 1, **unknown}
     definition = saved.definition
     return {
         "id": saved.id,

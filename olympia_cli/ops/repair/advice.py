@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.repair_commit import Repair, Source
+from olympia_cli.catalog.repair_commit import Repair, RepairSource
 from olympia_cli.catalog.replay import touched
 from olympia_cli.catalog.retained import ExportRecord
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
@@ -101,7 +101,7 @@ class Places:
     """A free location for a new catalog, and the finished salvages beside it, each with its source."""
 
     empty: str
-    salvages: Mapping[str, Source]
+    salvages: Mapping[str, RepairSource]
 
 
 def advise(
@@ -330,7 +330,7 @@ def _salvage(store: Store, refused: str, places: Places, opens: OpenStore, progr
     except Unsupported:
         return
     origin = "what files are left" if report.from_version is None else f"what v{report.from_version} holds"
-    left, source = _left_behind(report), Source(store.uri, report.from_version)
+    left, source = _left_behind(report), RepairSource(store.uri, report.from_version)
     for place in (place for place, written_from in places.salvages.items() if written_from == source):
         loss = _promoted_salvage(store, place, left, opens, progress)
         if loss is None:

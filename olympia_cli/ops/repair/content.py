@@ -19,7 +19,7 @@ from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.ops.fsck import Finding, LatestVersion, describe_object_name
 from olympia_cli.ops.repair.files import ReadRoot, RepairFiles
-from olympia_cli.ops.repair.holes import History, Hole, HoleContent, Value, take_apart
+from olympia_cli.ops.repair.holes import Ancestry, Hole, HoleContent, Value, take_apart
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import LostCommits, lost_commits, recover
 from olympia_cli.ops.walk import Flaw
@@ -158,7 +158,7 @@ class LostRange:
 
 
 @dataclass(slots=True)
-class Content:
+class VersionContent:
     """The content of a version: by key, the path of a definition or a definition to write."""
 
     entries: dict[str, Value] = field(default_factory=dict)
@@ -190,7 +190,7 @@ def put_together(
     hint: int | None = None,
     errors: Iterable[Finding] = (),
     last_sound: Callable[[], int | None] = lambda: None,
-) -> Content:
+) -> VersionContent:
     """Return the content of the newest version, or of a later one that the hint `vn/latest` names.
 
     `errors` are fsck's errors of the newest version. `last_sound` looks for the newest version without errors.
@@ -215,13 +215,13 @@ class _PutTogether:
         self._head = max(versions)
         self._codec = codec
         self._catalog = catalog
-        self._history = History(files, versions, codec)
-        self._content = Content(lost_commits=lost_commits(files, versions, hint))
+        self._history = Ancestry(files, versions, codec)
+        self._content = VersionContent(lost_commits=lost_commits(files, versions, hint))
         self._hint = hint
         self._misplaced = misplaced
         self._last_sound = last_sound
 
-    def run(self) -> Content:
+    def run(self) -> VersionContent:
         content, lost = self._content, self._content.lost_commits
         leftovers = None
         if lost is not None:
@@ -443,7 +443,7 @@ class _PutTogether:
         return self._codec.name(key) if key else None
 
 
-def suspect(files: RepairFiles, codec: KeyCodec, content: Content) -> Suspect:
+def suspect(files: RepairFiles, codec: KeyCodec, content: VersionContent) -> Suspect:
     """Return the ranges with possible losses: holes that could not be filled, and the keys of lost objects."""
     lost = list(map(codec.encode, content.lost))
     ranges = [(hole.start, hole.end) for hole in content.holes] + [(key, key + "\0") for key in lost]

@@ -19,7 +19,7 @@ from olympia_cli.ops.fsck import list_versions
 from olympia_cli.ops.progress import Progress, Within
 from olympia_cli.ops.repair.content import is_same, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
-from olympia_cli.ops.repair.holes import History, Value, read_range
+from olympia_cli.ops.repair.holes import Ancestry, Value, read_range
 from olympia_cli.ops.repair.promote import Copy, PromotePlan, open_copy, plan_promotion
 from olympia_cli.ops.repair.salvage import left_definition
 from olympia_cli.storage.protocol import Store
@@ -157,4 +157,4 @@ def _latest(
     if latest.chain.latest != versions[-1]:
         return None
     definition: CatalogDef = copy.snapshot.definition
-    return History(files, versions, KeyCodec.of(sizes_of(definition))).after(record.version, entries)
+    return Ancestry(files, versions, KeyCodec.of(sizes_of(definition))).after(record.version, entries)

@@ -274,7 +274,7 @@ class FormerDefinition:
     exact: bool
 
 
-class History:
+class Ancestry:
     """The versions that lead to the latest one, newest first. A rollback leads to its target."""
 
     def __init__(self, files: RepairFiles, versions: Sequence[int], codec: KeyCodec) -> None:

@@ -19,12 +19,12 @@ from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author
-from olympia_cli.catalog.distributed import Saved, State
+from olympia_cli.catalog.distributed import Saved, TransactionState
 from olympia_cli.catalog.properties import EXPIRE_OLDEST, EXPIRE_PURGED
 from olympia_cli.catalog.repair_commit import (
     NewDefinition,
     Repair,
-    Source,
+    RepairSource,
     commit_promoted,
     keep_lost_names,
     pad_versions,
@@ -53,7 +53,7 @@ from olympia_cli.format.paths import MAX_VERSION, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef, ViewDef
 from olympia_cli.names import AtVersion, ObjectName, time_text
-from olympia_cli.ops.expire import Floors, MarkPlan, Planner, Policy
+from olympia_cli.ops.expire import ExpirePlanner, Floors, MarkPlan, Policy
 from olympia_cli.ops.export import ExportFiles, check_apart, read_note, verify_export
 from olympia_cli.ops.fsck import Finding, FsckRequest, Level, fsck, list_versions, of_the_past, true_oldest
 from olympia_cli.ops.inspect import ObjectChange, changed_fields, changes_of
@@ -86,8 +86,8 @@ class Copy:
     snapshot: Snapshot
 
     @property
-    def source(self) -> Source:
-        return Source(self.uri, self.snapshot.version, sha256(self.snapshot.file.data).hexdigest())
+    def source(self) -> RepairSource:
+        return RepairSource(self.uri, self.snapshot.version, sha256(self.snapshot.file.data).hexdigest())
 
     def entries(self) -> Iterator[tuple[str, str]]:
         """Yield keys and the paths of their definitions, in order."""
@@ -273,7 +273,7 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
         bytes=sum(size for path, size in comparison.sizes.items() if path not in live),
         in_copy=comparison.in_copy,
         stop_writers=not versions and hints.latest is None,
-        transactions=tuple(saved.id for saved in transactions if saved.state(clock) is State.OPEN),
+        transactions=tuple(saved.id for saved in transactions if saved.state(clock) is TransactionState.OPEN),
         not_before_millis=_newest_time(files, gathered.versions),
         leaves_versions=len(quarantine.lost),
     )
@@ -535,12 +535,12 @@ class _Content:
 
 def plan_forget(
     catalog: Catalog, *, offline: bool = False, probe: bool = True, progress: Progress = SILENT
-) -> tuple[Planner, MarkPlan | None]:
+) -> tuple[ExpirePlanner, MarkPlan | None]:
     """Plan an expire that also takes the versions kept aside. The plan is None if there are none.
 
     `offline` means that no writer is running. Raise Refused while one of these versions may be needed.
     """
-    planner = Planner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=probe, forgets=True, progress=progress)
+    planner = ExpirePlanner(catalog, Floors(DAY_MILLIS, DAY_MILLIS), probe=probe, forgets=True, progress=progress)
     promotion = read_promotion(planner.facts.definition)
     if promotion is None or planner.facts.oldest >= promotion.version:
         return planner, None
@@ -560,7 +560,7 @@ def plan_forget(
     return planner, mark
 
 
-def describe_forget(planner: Planner, mark: MarkPlan | None) -> dict[str, Any]:
+def describe_forget(planner: ExpirePlanner, mark: MarkPlan | None) -> dict[str, Any]:
     if mark is None:
         return {"oldest": planner.facts.oldest, "expired_versions": [], "files": 0, "bytes": 0}
     totals = mark.files.totals

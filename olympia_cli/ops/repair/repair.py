@@ -46,9 +46,9 @@ from olympia_cli.ops.fsck import (
 )
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import (
-    Content,
     FormerCatalog,
     LostRange,
+    VersionContent,
     is_same,
     name_order,
     newest_catalog,
@@ -265,7 +265,7 @@ def plan_repair(
         raise _refused("no version has a catalog definition that can be read")
     check_supported(catalog.definition, catalog.path or root_path(catalog.version))
     versions = _counting(every, catalog, hints)
-    codec, content = KeyCodec.of(sizes_of(catalog.definition)), Content()
+    codec, content = KeyCodec.of(sizes_of(catalog.definition)), VersionContent()
     lost = lost_versions(hints.latest, head, catalog.definition)
     last_lost = last_lost_version(latest, hints.latest, catalog.definition)
     if errors or last_lost is not None:
@@ -454,7 +454,7 @@ class _Mending:
     versions: Sequence[int]
     latest: LatestVersion
     catalog: FormerCatalog
-    content: Content
+    content: VersionContent
     damage: tuple[str, ...]
     """The damage of the version, in the words of fsck."""
     ahead: int | None

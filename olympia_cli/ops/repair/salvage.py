@@ -14,7 +14,7 @@ from typing import Any
 from olympia_cli.catalog.catalog import DAY_MILLIS
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author
-from olympia_cli.catalog.repair_commit import Built, Repair, Source, create_repaired
+from olympia_cli.catalog.repair_commit import Built, Repair, RepairSource, create_repaired
 from olympia_cli.catalog.retained import purged_before, without_protection
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot, check_supported, expired_before
 from olympia_cli.catalog.versions import read_hints, read_root
@@ -42,8 +42,8 @@ from olympia_cli.ops.export import check_apart
 from olympia_cli.ops.fsck import LatestVersion, describe_object_name, stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import (
-    Content,
     LostRange,
+    VersionContent,
     missing_namespaces,
     name_order,
     newest_catalog,
@@ -75,7 +75,7 @@ class _NewCatalog:
     versions: Sequence[int]
     notes: list[str]
     missing: tuple[int, ...] = ()
-    content: Content = field(default_factory=Content)
+    content: VersionContent = field(default_factory=VersionContent)
     values: dict[ObjectName, str | bytes] = field(default_factory=dict)
     origins: dict[str, int] = field(default_factory=lambda: {"versions": 0, "nodes": 0, "definitions": 0})
     doubtful: dict[ObjectName, str] = field(default_factory=dict)
@@ -210,7 +210,7 @@ def _report(files: RepairFiles, gathered: _NewCatalog, destination: str) -> Salv
     )
 
 
-def salvage_source(store: Store) -> Source | None:
+def salvage_source(store: Store) -> RepairSource | None:
     """Return the source from which a salvage wrote this catalog. None if no salvage wrote it."""
     try:
         actions = Snapshot(store, read_root(store, 0)).actions()
@@ -220,7 +220,7 @@ def salvage_source(store: Store) -> Source | None:
     repair = next((repair for repair in repairs if repair.source), None)
     if repair is None:
         return None
-    return Source(repair.source, repair.source_version if repair.HasField("source_version") else None)
+    return RepairSource(repair.source, repair.source_version if repair.HasField("source_version") else None)
 
 
 def check_free(dest: Store, source: str) -> None:
@@ -372,7 +372,7 @@ def _write(
     lost = [codec.encode(name) for name in report.lost]
     where = "leftover files" if report.from_version is None else f"v{report.from_version}"
     description = f"salvaged from {where} of {report.source}"
-    built, source = Built(dict(sorted(entries.items())), names), Source(report.source, report.from_version)
+    built, source = Built(dict(sorted(entries.items())), names), RepairSource(report.source, report.from_version)
     repair = Repair(-1, built, gathered.catalog, 0, description, lost, source)
     try:
         create_repaired(dest, clock, repair, author)

@@ -238,7 +238,7 @@ def path_digest(path: str) -> bytes:
     return blake2b(path.encode("utf-8", "surrogatepass"), digest_size=PATH_DIGEST_BYTES).digest()
 
 
-class Reach:
+class ReachedFiles:
     """The files that roots reach. Each file is read once and checked; raise Damaged with fsck's code for a damaged one.
 
     With `definitions`, definitions are read too, else only their paths are noted. `mapper` examines the nodes.

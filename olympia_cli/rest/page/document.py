@@ -21,7 +21,7 @@ from olympia_cli.ops.expire import list_marks
 from olympia_cli.ops.inspect import Reason, Standing, Status, standing_of, status
 from olympia_cli.pages import moment, size_text, template
 from olympia_cli.rest.call import Call
-from olympia_cli.rest.failures import Failure, bad_request, failure_of
+from olympia_cli.rest.failures import ErrorResponse, bad_request, failure_of
 from olympia_cli.rest.service import Service
 
 HEADERS = {
@@ -86,7 +86,7 @@ def with_error_page(show: Page) -> Page:
     def shown(call: Call) -> Response:
         try:
             return show(call)
-        except (OlympiaError, Failure) as error:
+        except (OlympiaError, ErrorResponse) as error:
             failure = failure_of(error)
             return document(call, "error.html", status=failure.status, message=failure.message)
 

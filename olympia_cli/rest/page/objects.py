@@ -18,7 +18,7 @@ from olympia_cli.ops.inspect import describe_object, history, log
 from olympia_cli.pages import ago, moment, size_text
 from olympia_cli.rest.call import Call
 from olympia_cli.rest.catalog import ServedCatalog
-from olympia_cli.rest.failures import Failure, bad_request
+from olympia_cli.rest.failures import ErrorResponse, bad_request
 from olympia_cli.rest.page import document as pages
 from olympia_cli.rest.page.document import document, object_url
 from olympia_cli.rest.page.versions import timeline_item
@@ -124,7 +124,7 @@ def table(call: Call) -> Response:
     try:
         metadata = call.service.read_metadata(_located(call, name, found.definition.iceberg_metadata_location))
         shown = _table(metadata)
-    except (OlympiaError, Failure) as error:
+    except (OlympiaError, ErrorResponse) as error:
         shown["problem"] = f"Its metadata cannot be shown: {error}"
     return _object(call, name, describe_object(found, snapshot.version), **shown)
 

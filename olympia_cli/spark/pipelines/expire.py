@@ -26,12 +26,12 @@ from olympia_cli.ops.expire import (
     TRANSACTION,
     CatalogFacts,
     Doomed,
+    ExpireManifest,
     FileFacts,
     FileFate,
     Going,
     GoingTotals,
     KeptRoots,
-    Manifest,
     ManifestPart,
     Survey,
     Sweep,
@@ -46,7 +46,7 @@ from olympia_cli.ops.expire import (
     unread,
 )
 from olympia_cli.ops.progress import SILENT, Progress
-from olympia_cli.ops.walk import Files, Flaw, NodeRules, Reach
+from olympia_cli.ops.walk import Files, Flaw, NodeRules, ReachedFiles
 from olympia_cli.spark.engine import SparkEngine
 from olympia_cli.spark.failures import explained, told
 from olympia_cli.spark.pins import batches, ddl
@@ -70,7 +70,7 @@ def strict_files(catalog: CatalogPlace) -> Files:
     return Files(catalog.store, patience=1)
 
 
-class SparkReach(Reach):
+class SparkReach(ReachedFiles):
     """A reach that can also return its files. It is usable while its stack is open."""
 
     # all trees at once: their levels together are large enough for jobs, and so are all definitions
@@ -188,7 +188,7 @@ class SparkSurveyor:
         return SparkReach(self.engine, self.stack, store, rules, definitions=definitions, progress=progress)
 
     def survey(
-        self, facts: CatalogFacts, reach: Reach, sweep: Sweep, roots: KeptRoots, files: Going | None = None
+        self, facts: CatalogFacts, reach: ReachedFiles, sweep: Sweep, roots: KeptRoots, files: Going | None = None
     ) -> Survey:
         engine = self.engine
         assert isinstance(reach, SparkReach)
@@ -423,17 +423,17 @@ class SparkFiles:
                 return
             rest = functions.col(order) > rows[-1][order]
 
-    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
+    def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> ExpireManifest:
         """Write the parts of a manifest in tasks. If a task runs twice, only the parts that it returned to the driver
         count."""
         if not self.totals.files:
-            return Manifest(path, oldest, former_oldest, ())
+            return ExpireManifest(path, oldest, former_oldest, ())
         number = self.engine.parts(self.totals.files, PART_FILES)
         write = partial(_write_parts, self.engine.catalog, path)
         with explained(), self.engine.job("expire: the parts of a manifest"):
             rows = self.frame.coalesce(number).mapInArrow(write, ddl(_PARTS)).collect()
         parts = tuple(sorted((ManifestPart(row.path, row.files) for row in rows), key=lambda part: part.path))
-        return Manifest(path, oldest, former_oldest, (), parts)
+        return ExpireManifest(path, oldest, former_oldest, (), parts)
 
     def roots(self) -> Iterator[Doomed]:
         return self._passing(f"kind = '{ROOT}'", "version")

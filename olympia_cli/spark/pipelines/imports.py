@@ -15,7 +15,7 @@ from functools import partial
 import pyarrow as pa
 
 from olympia_cli.errors import ExecutorUnprepared
-from olympia_cli.importers import Footer, LocalFooters, ParquetFile, open_io
+from olympia_cli.importers import LocalFooters, ParquetFile, ParquetFooter, open_io
 from olympia_cli.importers.deltacat import Metadata, Outcome, Piece, Rewriting, TableVersion, Unseen
 from olympia_cli.ops.executor import divide
 from olympia_cli.spark.engine import SparkEngine
@@ -45,7 +45,7 @@ class SparkFooters:
     properties: Mapping[str, str] = field(repr=False)
     at_once: int = FILES_A_JOB
 
-    def read(self, files: Sequence[ParquetFile]) -> Iterator[Footer | str]:
+    def read(self, files: Sequence[ParquetFile]) -> Iterator[ParquetFooter | str]:
         here = LocalFooters(self.base, open_io(self.base, self.properties))
         if len(files) * FOOTER_WEIGHT <= self.engine.alone:
             yield from here.read(files)
@@ -53,23 +53,23 @@ class SparkFooters:
         for start in range(0, len(files), self.at_once):
             yield from self._by_tasks(files[start : start + self.at_once], here)
 
-    def _by_tasks(self, files: Sequence[ParquetFile], here: LocalFooters) -> Iterator[Footer | str]:
+    def _by_tasks(self, files: Sequence[ParquetFile], here: LocalFooters) -> Iterator[ParquetFooter | str]:
         engine, number = self.engine, len(files)
         parts = engine.parts(number, FILES_A_TASK)
         shares = divide(list(enumerate(files)), parts)
         look = partial(_look, self.base, dict(self.properties), shares)
         with explained(), engine.job("import parquet: footers"):
             rows = engine.spark.range(0, parts, 1, parts).mapInArrow(look, ddl(_FOOTER_ROW)).toArrow()
-        footers: list[Footer | str] = [""] * number
+        footers: list[ParquetFooter | str] = [""] * number
         hosts = {}
         for row in rows_of(rows.to_batches()):
             footers[row["at"]] = pickle.loads(row["footer"])
             hosts[row["at"]] = row["host"]
-        sizes = [footer.metadata.serialized_size for footer in footers if isinstance(footer, Footer)]
+        sizes = [footer.metadata.serialized_size for footer in footers if isinstance(footer, ParquetFooter)]
         engine.run.read(len(sizes), sum(sizes))
         failed = [at for at in range(number) if isinstance(footers[at], str)]
         for at, footer in zip(failed, here.read([files[at] for at in failed]), strict=True):
-            if isinstance(footer, Footer):
+            if isinstance(footer, ParquetFooter):
                 raise ExecutorUnprepared(
                     f"the executor on {hosts[at]} does not see the same {files[at].path} below {self.base}: "
                     f"{footers[at]}",

@@ -12,7 +12,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.retained import purged_before, read_quarantine
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_policy, undo
+from olympia_cli.ops.expire import ExpirePlanner, Floors, mark, purge, read_policy, undo
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.fsck import FsckRequest, Level, fsck
@@ -33,7 +33,7 @@ FLOORS = Floors(DAY, DAY)
 
 def expire(catalog: Catalog, floors: Floors = FLOORS, **asked) -> None:
     """Do what the command does: purge the rested marks, then mark."""
-    planner = Planner(catalog, floors)
+    planner = ExpirePlanner(catalog, floors)
     plan = planner.expire(
         read_policy(planner.facts.definition, planner.facts.now_millis, **asked, offline=floors.offline)
     )
@@ -153,7 +153,7 @@ def needed() -> tuple[dict[str, tuple[bytes, int]], FakeClock, str]:
         with catalog.transaction() as transaction:
             transaction.drop_table(table(f"a.t{number}"))
     clock.advance(20 * DAY)
-    planner = Planner(catalog, FLOORS)
+    planner = ExpirePlanner(catalog, FLOORS)
     mark(catalog, planner.expire(read_policy(planner.facts.definition, planner.facts.now_millis)).mark)
     begun = distributed.begin(catalog)
     begun.transaction.create_table(table("a.staged"), location("staged"))
@@ -162,7 +162,7 @@ def needed() -> tuple[dict[str, tuple[bytes, int]], FakeClock, str]:
 
 
 def purge_of(store: UnorderedDeletions, clock: FakeClock) -> None:
-    planner = Planner(Catalog(store, clock), FLOORS)
+    planner = ExpirePlanner(Catalog(store, clock), FLOORS)
     purge(planner.catalog, planner.purge(), planner.facts.head.version, FLOORS)
 
 
@@ -234,7 +234,7 @@ def test_the_whole_way_on_a_real_store(store):
     undo(catalog)
     assert check_catalog(store)[0] == before[0]
     expire(catalog, offline, keep_last=2, older_than="0s")
-    purging = Planner(catalog, offline)
+    purging = ExpirePlanner(catalog, offline)
     purge(catalog, purging.purge(), purging.facts.head.version, offline)
     found = check_catalog(store)
     assert min(found) == 8

@@ -27,7 +27,7 @@ from olympia_cli.format.paths import OLDEST, FileKind, file_kind, new_node_path,
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_policy, undo
+from olympia_cli.ops.expire import ExpirePlanner, Floors, mark, purge, read_policy, undo
 from olympia_cli.ops.fsck import Level
 from tests.helpers.check import check_catalog, orphans, replay
 from tests.helpers.clock import DAY, HOUR, MINUTE
@@ -417,7 +417,7 @@ def test_a_purge_that_stops_half_way_is_finished_by_the_next(aged, after):
     aged.mark()
     aged.clock.advance(2 * DAY)
     failing = Catalog(Failing(aged.store, after), aged.clock)
-    planner = Planner(failing, FLOORS)
+    planner = ExpirePlanner(failing, FLOORS)
     plan = planner.purge()
     with suppress(PartlyDone):
         purge(failing, plan, planner.facts.head.version, FLOORS)

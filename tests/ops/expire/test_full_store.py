@@ -8,7 +8,7 @@ from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.references import oldest_version
 from olympia_cli.catalog.retained import purged_before, read_quarantine
 from olympia_cli.errors import CommitConflict, PartlyDone, StorageFull
-from olympia_cli.ops.expire import Floors, Planner, expire_once, mark, purge, purge_once, read_policy, undo
+from olympia_cli.ops.expire import ExpirePlanner, Floors, expire_once, mark, purge, purge_once, read_policy, undo
 from tests.helpers.check import check_catalog, orphans, replay
 from tests.helpers.clock import DAY, HOUR
 from tests.helpers.expire_place import FLOORS, Place, filled
@@ -30,8 +30,8 @@ def full(place: Place, free: int = 0) -> FullStore:
     return FullStore(place.store, free)
 
 
-def planner(place: Place, store, floors: Floors = OFFLINE) -> Planner:
-    return Planner(Catalog(store, place.clock), floors)
+def planner(place: Place, store, floors: Floors = OFFLINE) -> ExpirePlanner:
+    return ExpirePlanner(Catalog(store, place.clock), floors)
 
 
 def purge_all(place: Place, store, floors: Floors = OFFLINE):
@@ -177,7 +177,7 @@ def test_a_mark_without_room_advises_an_offline_purge(place):
         place.commit(f"a.t{number}")
     place.clock.advance(20 * DAY)
     store = full(place, 3)
-    look = Planner(Catalog(store, place.clock), Floors(DAY, 365 * DAY))
+    look = ExpirePlanner(Catalog(store, place.clock), Floors(DAY, 365 * DAY))
     plan = look.expire(read_policy(look.facts.definition, look.facts.now_millis))
     assert plan.purge.is_empty
     with pytest.raises(StorageFull) as raised:
@@ -196,7 +196,7 @@ def test_mark_failing_after_the_purge_reports_the_purge_done(place):
                 raise StorageFull("no space left")
             super().create(path, data)
 
-    look = Planner(Catalog(FullForMarks(place.store), place.clock), FLOORS)
+    look = ExpirePlanner(Catalog(FullForMarks(place.store), place.clock), FLOORS)
     with pytest.raises(PartlyDone, match="the purge is done, and nothing was marked: no space left"):
         expire_once(look, look.expire(read_policy(look.facts.definition, look.facts.now_millis)))
     assert place.roots[0] == oldest_version(place.head)

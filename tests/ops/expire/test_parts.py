@@ -15,11 +15,11 @@ from olympia_cli.format.paths import FileKind, file_kind, new_node_path, root_pa
 from olympia_cli.ops.expire import (
     PART_FILES,
     Doomed,
+    ExpireManifest,
+    ExpirePlanner,
     Floors,
     Listed,
-    Manifest,
     ManifestPart,
-    Planner,
     check_deletable,
     encode_manifest,
     encode_part,
@@ -59,7 +59,7 @@ class InParts(Listed):
             parts.append(part)
         # what a task wrote that ran twice
         self.store.create(new_part_path(path), encode_part(path, self))
-        return Manifest(path, oldest, former_oldest, (), tuple(parts))
+        return ExpireManifest(path, oldest, former_oldest, (), tuple(parts))
 
 
 class Place:
@@ -81,7 +81,7 @@ class Place:
             transaction.create_table(table(f"a.t{number}"), location(number))
 
     def plan(self):
-        planner = Planner(self.catalog, FLOORS)
+        planner = ExpirePlanner(self.catalog, FLOORS)
         return planner.expire(read_policy(planner.facts.definition, planner.facts.now_millis))
 
     def mark(self) -> str:
@@ -94,7 +94,7 @@ class Place:
         return resting.manifest
 
     def purge(self):
-        planner = Planner(self.catalog, FLOORS)
+        planner = ExpirePlanner(self.catalog, FLOORS)
         plan = planner.purge()
         purge(self.catalog, plan, planner.facts.head.version, FLOORS)
         return plan
@@ -191,7 +191,7 @@ def test_manifest_parts_in_quarantine_are_never_abandoned(place):
     for number in range(9, 14):
         place.commit(number)
     place.clock.advance(20 * DAY)
-    planner = Planner(place.catalog, Floors(DAY, 30 * DAY))
+    planner = ExpirePlanner(place.catalog, Floors(DAY, 30 * DAY))
     assert planner.leaving.is_empty
     assert planner.leaving.abandoned == ()
     first = place.parts()
@@ -218,9 +218,9 @@ def test_unneeded_manifest_parts_are_purged_once_old(place, how):
             place.store.create(manifest, encode_manifest("x", made, ""))
         orphaned = place.left()
     place.clock.advance(HOUR - MINUTE)
-    assert Planner(place.catalog, FLOORS).leaving.abandoned == ()
+    assert ExpirePlanner(place.catalog, FLOORS).leaving.abandoned == ()
     place.clock.advance(2 * MINUTE)
-    assert sorted(Planner(place.catalog, FLOORS).leaving.abandoned) == sorted(orphaned)
+    assert sorted(ExpirePlanner(place.catalog, FLOORS).leaving.abandoned) == sorted(orphaned)
     # nothing that they name goes with them, and they go with the next purge
     place.mark()
     place.clock.advance(2 * DAY)
@@ -301,7 +301,7 @@ def test_a_part_cannot_lead_a_purge_astray(place):
         at = next(n for n, file in enumerate(json.loads(text)["files"]) if file["kind"] == "root")
         rewrite(place.store, part, lambda document, at=at, change=change: document["files"][at].update(change))
         with pytest.raises(Damaged, match="never deletes"):
-            Planner(place.catalog, FLOORS).purge()
+            ExpirePlanner(place.catalog, FLOORS).purge()
     place.store.overwrite(part, text)
     check_deletable([Doomed("vn/" + "0" * 32, 1, "root")], 1, "x")
     with pytest.raises(Damaged, match="never deletes"):

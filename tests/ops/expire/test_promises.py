@@ -22,7 +22,7 @@ from olympia_cli.format.codec import encode_root
 from olympia_cli.format.paths import new_node_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.expire import Floors, Planner, mark, purge, undo
+from olympia_cli.ops.expire import ExpirePlanner, Floors, mark, purge, undo
 from tests.helpers.check import check_catalog, orphans
 from tests.helpers.clock import DAY, HOUR, MINUTE
 from tests.helpers.expire_place import FLOORS, Place, filled
@@ -293,7 +293,7 @@ def test_a_transaction_lives_by_the_clock_that_makes_it_younger(off):
     place = filled(3)
     begun = distributed.begin(place.catalog)
     place.clock.advance(3 * DAY + 30 * MINUTE - off // 2)
-    planner = Planner(Catalog(place.store, SkewedClock(place.clock, off)), FLOORS)
+    planner = ExpirePlanner(Catalog(place.store, SkewedClock(place.clock, off)), FLOORS)
     files = {file.path for file in planner.expire(place.policy()).mark.files}
     assert not any(begun.id in path for path in files)
 
@@ -303,7 +303,7 @@ def test_a_mark_rests_by_the_clock_of_the_store():
     place.mark()
     place.clock.advance(DAY - MINUTE)
     ahead = Catalog(place.store, SkewedClock(place.clock, 2 * MINUTE))
-    assert Planner(ahead, FLOORS).purge().is_empty
+    assert ExpirePlanner(ahead, FLOORS).purge().is_empty
 
 
 class Unlisted(WrappedStore):
@@ -320,7 +320,7 @@ class Unlisted(WrappedStore):
 def test_a_mark_that_a_listing_does_not_show_yet_has_not_rested():
     place = filled(12)
     version = place.mark().version
-    assert Planner(Catalog(Unlisted(place.store, root_path(version)), place.clock), FLOORS).purge().is_empty
+    assert ExpirePlanner(Catalog(Unlisted(place.store, root_path(version)), place.clock), FLOORS).purge().is_empty
 
 
 def test_a_root_that_a_listing_does_not_show_yet_does_not_make_the_one_before_it_older():
@@ -332,7 +332,7 @@ def test_a_root_that_a_listing_does_not_show_yet_does_not_make_the_one_before_it
     place.clock.advance(7 * HOUR)
     place.store.create(root_path(2), encode_root(root, []))
     lagging = Catalog(Unlisted(place.store, root_path(2)), place.clock)
-    assert Planner(lagging, FLOORS).expire(place.policy()).mark.oldest == 1
+    assert ExpirePlanner(lagging, FLOORS).expire(place.policy()).mark.oldest == 1
 
 
 # What others leave
@@ -357,7 +357,7 @@ def test_a_purge_that_dies_twice_is_still_finished():
     place = marked_twice()
     dying = Catalog(Dies(place.store, delete="node/"), place.clock)
     for _ in range(2):
-        planner = Planner(dying, FLOORS)
+        planner = ExpirePlanner(dying, FLOORS)
         plan = planner.purge()
         assert plan.manifests
         with suppress(PartlyDone):

@@ -10,7 +10,7 @@ from olympia_cli.catalog.retained import QuarantineMark, read_quarantine
 from olympia_cli.errors import VersionNotFound
 from olympia_cli.format.paths import parse_root_path, root_path
 from olympia_cli.names import AtVersion
-from olympia_cli.ops.expire import Floors, Planner, mark, purge, read_manifest, read_policy, undo
+from olympia_cli.ops.expire import ExpirePlanner, Floors, mark, purge, read_manifest, read_policy, undo
 from olympia_cli.ops.fsck import Finding, Level, acknowledge, plan_whole_undo
 from olympia_cli.storage import memory
 from olympia_cli.storage.memory import MemoryStore
@@ -50,7 +50,7 @@ class Place:
             self.definitions[number + 1] = str(catalog.snapshot().find(table(f"a.t{number}")))
         for bound in BOUNDS:
             self.clock.advance(20 * DAY)
-            planner = Planner(catalog, FLOORS)
+            planner = ExpirePlanner(catalog, FLOORS)
             policy = read_policy(
                 planner.facts.definition,
                 planner.facts.now_millis,
@@ -88,7 +88,7 @@ class Place:
 
     def purge(self) -> None:
         self.clock.advance(20 * DAY)
-        planner = Planner(self.catalog, FLOORS)
+        planner = ExpirePlanner(self.catalog, FLOORS)
         plan = planner.purge()
         assert not plan.notes
         purge(self.catalog, plan, planner.facts.head.version, FLOORS)
@@ -163,7 +163,7 @@ def test_a_purge_after_an_undo_keeps_the_restored_versions(place: Place, gone: i
         place.catalog.snapshot(AtVersion(gone))
     for bound in (LAST, LAST):
         place.clock.advance(20 * DAY)
-        planner = Planner(place.catalog, FLOORS)
+        planner = ExpirePlanner(place.catalog, FLOORS)
         policy = read_policy(
             planner.facts.definition, planner.facts.now_millis, keep_last=1, older_than="0s", offline=True
         )
@@ -190,7 +190,7 @@ def test_an_undo_ignores_acknowledged_damage(place: Place) -> None:
     spoil(place.store, place.definitions[2], "missing")
     report = fsck(place.store, level=Level.FULL, all_versions=True)
     acknowledge(place.catalog, [finding for finding in report.findings if finding.is_damage])
-    planner = Planner(place.catalog, FLOORS)
+    planner = ExpirePlanner(place.catalog, FLOORS)
     policy = read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=5, older_than="0s", offline=True)
     mark(place.catalog, planner.expire(policy).mark)
     assert place.oldest > 2

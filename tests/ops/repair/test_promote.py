@@ -31,7 +31,7 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.paths import LATEST, OLDEST, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.names import AtVersion, Kind
-from olympia_cli.ops.expire import Floors, Planner, expire_once, mark, purge_once, read_policy, undo
+from olympia_cli.ops.expire import ExpirePlanner, Floors, expire_once, mark, purge_once, read_policy, undo
 from olympia_cli.ops.export.export import create_export
 from olympia_cli.ops.export.files import Mode, scope
 from olympia_cli.ops.export.java_copy import create_java_copy
@@ -651,7 +651,7 @@ def test_an_unwritable_hint_is_reported_after_the_promotion(tmp_path):
 
 
 def expire(catalog: Catalog, **policy: object) -> None:
-    planner = Planner(catalog, Floors(DAY, DAY))
+    planner = ExpirePlanner(catalog, Floors(DAY, DAY))
     plan = planner.expire(read_policy(planner.facts.definition, planner.facts.now_millis, **policy))
     expire_once(planner, plan)
 
@@ -680,7 +680,7 @@ def test_no_expire_takes_it(damage):
     after = files_of(catalog.store)
     assert {path for path in before if after.get(path) != before[path]} <= {LATEST, "ops/last-expire.json"}
     assert catalog.snapshot(AtVersion(1)).version == 1
-    planner = Planner(catalog, Floors(DAY, DAY))
+    planner = ExpirePlanner(catalog, Floors(DAY, DAY))
     kept = planner.expire(
         read_policy(planner.facts.definition, planner.facts.now_millis, keep_last=1)
     ).mark.kept_versions
@@ -709,7 +709,7 @@ def test_forgotten_it_rests_in_quarantine_and_goes_with_a_purge():
     assert plan is not None
     mark(planner.catalog, plan)
     time.advance(2 * DAY)
-    planner = Planner(catalog, Floors(DAY, DAY))
+    planner = ExpirePlanner(catalog, Floors(DAY, DAY))
     purge_once(planner, planner.purge())
     assert contents(store) == held
     check_catalog(store)
@@ -740,7 +740,7 @@ def test_an_expire_that_was_planned_before_takes_nothing_of_it():
     time = clock()
     time.advance(30 * DAY)
     catalog = Catalog(store, time)
-    planner = Planner(catalog, Floors(DAY, DAY), probe=False)
+    planner = ExpirePlanner(catalog, Floors(DAY, DAY), probe=False)
     plan = planner.expire(read_policy(planner.facts.definition, time.now_millis(), keep_last=2))
     assert plan.mark.oldest > 0
     apply_promotion(plan_promotion(store, open_copy(exported(), store, time), time), time, AUTHOR)

@@ -9,7 +9,7 @@ from olympia_cli.catalog.commit import Author
 from olympia_cli.errors import CommitConflict, Damaged
 from olympia_cli.format.paths import FileKind, file_kind, root_path
 from olympia_cli.names import Kind
-from olympia_cli.ops.expire import Floors, Planner, expire_once, read_policy
+from olympia_cli.ops.expire import ExpirePlanner, Floors, expire_once, read_policy
 from olympia_cli.ops.fsck import Level
 from olympia_cli.ops.repair.repair import apply_repair, plan_repair
 from olympia_cli.ops.repair.salvage import salvage_catalog
@@ -83,7 +83,7 @@ def test_no_expire_deletes_a_root_set_aside(store):
     apply_repair(store, CLOCK, plan_repair(store), AUTHOR)
     [kept] = [file.path for file in store.list("ops/aside/")]
     for _ in range(2):
-        planner = Planner(Catalog(store, CLOCK), Floors(0, 0, offline=True))
+        planner = ExpirePlanner(Catalog(store, CLOCK), Floors(0, 0, offline=True))
         policy = read_policy(
             planner.facts.definition, planner.facts.now_millis, keep_last=1, older_than="0s", offline=True
         )
