@@ -26,9 +26,9 @@ from yarl import URL
 from olympia_cli.storage.http_bucket import (
     NO_BUCKET,
     Answer,
+    CloudService,
     HttpBucket,
     Options,
-    Service,
     check_body,
     check_options,
     read_within,
@@ -41,7 +41,7 @@ from olympia_cli.storage.settle import Fate, RequestFailure
 _PAGE = 1000
 _API = "storage/v1/"
 
-_SERVICE = Service(
+_SERVICE = CloudService(
     scheme="gs",
     name="Cloud Storage",
     credentials="Google",

@@ -56,7 +56,7 @@ NO_BUCKET = "NoSuchBucket"
 
 
 @dataclass(frozen=True, slots=True)
-class Service:
+class CloudService:
     """The words and codes of a service."""
 
     scheme: str
@@ -85,7 +85,7 @@ class Service:
 class HttpBucket(Bucket):
     """A bucket. `_fs` is the client, made on first use."""
 
-    service: ClassVar[Service]
+    service: ClassVar[CloudService]
 
     def __init__(self, name: str, settings: Mapping[str, Any]) -> None:
         self._name = name

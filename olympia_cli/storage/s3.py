@@ -19,9 +19,9 @@ from olympia_cli.errors import ExclusiveCreateUnsupported, StorageFailed
 from olympia_cli.names import plural
 from olympia_cli.storage.http_bucket import (
     Answer,
+    CloudService,
     HttpBucket,
     Options,
-    Service,
     check_body,
     check_options,
     read_within,
@@ -36,7 +36,7 @@ _CONNECTIONS = 64
 _OURS = {"region", "bucket", "timeout"} | {"batch_size", "listings_expiry_time", "max_paths", "use_listings_cache"}
 """Valid options that are no parameters of s3fs: ours, and those of fsspec."""
 
-_SERVICE = Service(
+_SERVICE = CloudService(
     scheme="s3",
     name="S3",
     credentials="AWS",

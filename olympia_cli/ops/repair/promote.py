@@ -61,7 +61,7 @@ from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.repair.content import FormerCatalog, newest_catalog
 from olympia_cli.ops.repair.files import RepairFiles
 from olympia_cli.ops.repair.lost_commits import NEAR
-from olympia_cli.ops.repair.repair import Quarantine, plan_hints, settle_quarantine, write_hints
+from olympia_cli.ops.repair.repair import KeptQuarantine, plan_hints, settle_quarantine, write_hints
 from olympia_cli.ops.repair.salvage import gather, left_definition
 from olympia_cli.ops.walk import Flaw, failures_pass
 from olympia_cli.storage.protocol import Store
@@ -358,11 +358,11 @@ def _first(versions: Sequence[int], former: FormerCatalog | None, hints: Hints, 
 
 def _definition(
     store: Store, former: FormerCatalog | None, versions: Sequence[int], copy: Copy, first: int, promotion: Promotion
-) -> tuple[CatalogDef, Quarantine]:
+) -> tuple[CatalogDef, KeptQuarantine]:
     """Return the copy's definition, with the id, the exports and the expired versions of the catalog that it
     replaces, and what becomes of the quarantine.
     """
-    quarantine, own = Quarantine(), copy.snapshot.definition
+    quarantine, own = KeptQuarantine(), copy.snapshot.definition
     if former is None:
         catalog = without_protection(own)
     else:

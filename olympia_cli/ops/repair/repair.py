@@ -390,10 +390,10 @@ def _counting(every: Sequence[int], catalog: FormerCatalog, hints: Hints) -> lis
 
 def _settled(
     store: Store, catalog: FormerCatalog, every: Sequence[int], first: int, hints: Hints
-) -> tuple[FormerCatalog, Quarantine]:
+) -> tuple[FormerCatalog, KeptQuarantine]:
     """Return the definition and its quarantine. In an older definition, only whole marks stay."""
     if catalog.exact:
-        return catalog, Quarantine()
+        return catalog, KeptQuarantine()
     definition = CatalogDef()
     definition.CopyFrom(catalog.definition)
     oldest = expired_before(definition)
@@ -404,14 +404,14 @@ def _settled(
 
 
 @dataclass(frozen=True, slots=True)
-class Quarantine:
+class KeptQuarantine:
     """The versions that `expire undo` can bring back after a repair, and the existing ones that it no longer can."""
 
     kept: tuple[int, ...] = ()
     lost: tuple[int, ...] = ()
 
 
-def settle_quarantine(store: Store, definition: CatalogDef, existing: Sequence[int], oldest: int) -> Quarantine:
+def settle_quarantine(store: Store, definition: CatalogDef, existing: Sequence[int], oldest: int) -> KeptQuarantine:
     """Keep the marks of an older definition up to version `oldest` if all their roots and manifests exist.
 
     A later commit, which is lost, may have purged or undone them. A kept mark does no harm: an undo reads the
@@ -431,10 +431,10 @@ def settle_quarantine(store: Store, definition: CatalogDef, existing: Sequence[i
         definition.properties[EXPIRE_OLDEST], definition.properties[EXPIRE_PURGED] = str(oldest), str(purged)
     write_quarantine(definition, kept)
     lost = tuple(version for version in existing if before <= version < purged)
-    return Quarantine(tuple(version for version in existing if purged <= version < oldest), lost)
+    return KeptQuarantine(tuple(version for version in existing if purged <= version < oldest), lost)
 
 
-def _rest(quarantine: Quarantine) -> str:
+def _rest(quarantine: KeptQuarantine) -> str:
     """Return what becomes of the versions in quarantine, as the end of a sentence."""
     kept, lost = (
         f"v{numbers[0]} to v{numbers[-1]}" if numbers else "" for numbers in (quarantine.kept, quarantine.lost)
@@ -461,7 +461,7 @@ class _Mending:
     """The version that `vn/latest` names, if it is later than the last root."""
     answers: tuple[str, ...]
     """The damaged files."""
-    quarantine: Quarantine
+    quarantine: KeptQuarantine
 
     @property
     def codec(self) -> KeyCodec:
