@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from olympia_cli.masking import masked
+from olympia_cli.masking import MARKS, masked
 
 
 class OlympiaError(Exception):
@@ -19,7 +19,7 @@ class OlympiaError(Exception):
 
     def __init__(self, message: str, *, hint: str | None = None, command: Sequence[str] = ()) -> None:
         """Create an error. `command` holds the words of the command that the advice recommends; see `command_words`."""
-        self.message = masked(message)
+        self.message = message if MARKS.isdisjoint(message) else masked(message)
         super().__init__(self.message)
         self.advice = self.default_hint if hint is None else hint
         self.command = tuple(command)

@@ -10,6 +10,9 @@ from functools import partial
 
 MASK = "***"
 
+MARKS = frozenset("@?#;%:")
+"""A text without any of these characters holds no secret."""
+
 # patterns are compiled on first use, so that printing help starts fast
 _IN_TEXT = r"""[^\s"'<>`]"""
 _START = (

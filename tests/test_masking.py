@@ -6,9 +6,11 @@ import random
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from olympia_cli.errors import InvalidLocation, OlympiaError, quoted
-from olympia_cli.masking import carries_secret, masked
+from olympia_cli.masking import MARKS, carries_secret, masked
 
 SECRET = "S3KRET"
 
@@ -155,3 +157,9 @@ def test_errors_mask_themselves():
     assert "olympia -c 's3://***@lake/x?sig=***' fsck" in error.hint
     assert SECRET not in quoted(uri, 24)
     assert isinstance(error, OlympiaError)
+
+
+@given(st.text(alphabet=st.characters(exclude_characters="@?#;%:")))
+def test_a_text_without_marks_is_not_masked(text):
+    assert MARKS.isdisjoint(text)
+    assert masked(text) == text

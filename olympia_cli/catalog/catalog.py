@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from olympia_cli.catalog.clock import Clock, Moment, SystemClock, moment
 from olympia_cli.catalog.commit import Author, Committed, check_writable, commit, newer_versions, retry
+from olympia_cli.catalog.properties import check_catalog_settings, check_properties
 from olympia_cli.catalog.references import check_no_gap, open_head, open_snapshot
 from olympia_cli.catalog.snapshot import MAJOR_VERSION, Snapshot
-from olympia_cli.catalog.staging import check_catalog_settings, check_properties
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import what_remains, write_latest
 from olympia_cli.errors import (
@@ -48,7 +48,6 @@ from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel
 from olympia_cli.names import Kind, Latest, ObjectName, Reference
 from olympia_cli.storage.open import open_store
-from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
 from olympia_cli.uuids import new_uuid
 
@@ -91,18 +90,17 @@ class Head:
             self._keep(found, at)
         return found
 
-    def look_to_commit(self, names: Sequence[ObjectName] = ()) -> Snapshot:
-        """Like `look`, for a commit. Raise Damaged if a commit would close a gap in the history, or take the name of
-        a lost version.
+    def look_to_commit(self, at: Moment, names: Sequence[ObjectName] = ()) -> Snapshot:
+        """Like `look`, for a commit that begins now, `at` this moment. Raise Damaged if a commit would close a gap in
+        the history, or take the name of a lost version.
         """
         found = self._still_there(names)
-        if found is not None and (found.file.hint or 0) > found.version:
+        if found is not None and (found.hint or 0) > found.version:
             # a hint ahead tells of a lost version, so read it again, with all checks
             found = None
         if found is None and (found := self._newer()) is not None:
             check_no_gap(found)
         if found is None:
-            at = moment(self._clock)
             found = open_head(self._store, at.wall, names, self._near())
             self._keep(found, at)
         return found
@@ -246,6 +244,9 @@ class Catalog:
         options: Mapping[str, object] | None = None,
     ) -> Catalog:
         """Create a catalog with version 0. Check first that the store supports exclusive creation."""
+        # imported here, because no other operation needs it
+        from olympia_cli.storage.probe import check_exclusive_create
+
         check_properties(properties or {})
         check_catalog_settings(properties or {}, (), txn_ttl_millis)
         definition = CatalogDef(
@@ -294,7 +295,7 @@ class Catalog:
     ) -> Transaction:
         """Like `begin`, with the caller's transaction id."""
         opened_at = moment(self.clock)
-        base = self.head.look_to_commit(names)
+        base = self.head.look_to_commit(opened_at, names)
         check_writable(base)
         return Transaction(base, self.clock, isolation=isolation, id=id, opened_at=opened_at)
 

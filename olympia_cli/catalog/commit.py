@@ -6,14 +6,14 @@ import random
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import NoReturn, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from olympia_cli import __version__
-from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.conflicts import Clash, settle
+from olympia_cli.catalog.clock import Clock, moment
+from olympia_cli.catalog.properties import MAX_ACTIONS
 from olympia_cli.catalog.references import check_no_gap
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.staging import MAX_ACTIONS, Draft
+from olympia_cli.catalog.staging import Draft
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.catalog.versions import RootFile, read_hints, write_latest
 from olympia_cli.errors import (
@@ -38,6 +38,9 @@ from olympia_cli.format.pb.objects_pb2 import IsolationLevel
 from olympia_cli.names import Kind, ObjectName
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.edit import edit
+
+if TYPE_CHECKING:
+    from olympia_cli.catalog.conflicts import Clash
 
 HALF_AN_HOUR_MILLIS = 30 * 60 * 1000
 """The assumed maximum difference between clocks, and the maximum age of files that a new root may refer to."""
@@ -102,9 +105,9 @@ def commit(
     may hold files that were written earlier.
     """
     clock, store = transaction.clock, transaction.base.store
-    transaction.check_open()
     check_writable(transaction.base)
-    if not _leaves_anything(transaction):
+    transaction.check_open()
+    if not transaction.leaves_anything():
         return _close(transaction, Committed(transaction.base.version, ()))
     _check_size(transaction, atomic)
     files = files if files is not None else FileWriter(store, clock)
@@ -112,21 +115,23 @@ def commit(
     attempt = 0
     while True:
         transaction.check_alive()
-        actions = _committed_actions(transaction, author)
+        if transaction.age_millis() >= SURE_OF_BASE_MILLIS:
+            _check_base_stands(transaction)
         version = transaction.base.version + 1
-        _check_base_stands(transaction)
+        actions = _committed_actions(transaction, author)
         root, others = files.plan(transaction.draft, actions)
         ready = partial(files.before_root, others, transaction.check_alive)
+        path = root_path(version)
         try:
             # 1 and 2 in one call, so that a store may prepare the root while it creates the other files
-            if create_root(store, root_path(version), root, "doing the same change again", others, ready):
+            if create_root(store, path, root, "doing the same change again", others, ready):
                 break
         except FilesTooOld:
             continue
         attempt += 1
         if done := rebase(transaction):
             return _close(transaction, done)
-        if not _leaves_anything(transaction):
+        if not transaction.leaves_anything():
             # another writer was first with all of it
             return _close(transaction, Committed(transaction.base.version, ()))
         if attempt >= MIN_ATTEMPTS and clock.elapsed_millis() >= deadline:
@@ -138,7 +143,7 @@ def commit(
     _check_not_freed(transaction, version)
     # 3
     write_latest(store, version)
-    return _close(transaction, Committed(version, tuple(actions), files.made(transaction.base, version, root)))
+    return _close(transaction, Committed(version, tuple(actions), files.made(transaction.base, version, path, root)))
 
 
 R = TypeVar("R")
@@ -173,7 +178,8 @@ def rebase(transaction: Transaction) -> Committed | None:
 
     Return the version that holds the transaction if it was already committed, else None.
     """
-    # imported only after a conflict
+    # imported only after a lost race
+    from olympia_cli.catalog.conflicts import Clash, settle
     from olympia_cli.catalog.lineage import tree_changes
 
     newest = before = transaction.base
@@ -209,7 +215,7 @@ def newer_versions(base: Snapshot) -> Iterator[Snapshot]:
             if isinstance(data, Exception):
                 raise data
             try:
-                snapshot = Snapshot(store, RootFile(number, width, data), base)
+                snapshot = Snapshot(store, RootFile.of(number, width, data), base)
             except Damaged as error:
                 if error.code != LOST:
                     raise
@@ -227,7 +233,7 @@ def check_writable(snapshot: Snapshot) -> None:
     """Raise Unsupported for a catalog that is read-only. Raise Damaged if the latest root is not part of the
     history.
     """
-    if snapshot.file.java:
+    if snapshot.java:
         raise written_by_java(snapshot.store.uri)
     if not snapshot.in_place:
         raise snapshot.out_of_place()
@@ -275,8 +281,6 @@ def _check_base_stands(transaction: Transaction) -> None:
     That takes longer than a second, so a young transaction costs no round trip.
     """
     base = transaction.base
-    if transaction.age_millis() < SURE_OF_BASE_MILLIS:
-        return
     found = dict(base.store.read_many([base.file.path, root_path(base.version + 1, base.file.width)]))
     here, after = found.values()
     if isinstance(after, PathMissing) and (
@@ -292,8 +296,10 @@ def _check_not_freed(transaction: Transaction, version: int) -> None:
     An expire may have freed the name while this process slept. It cannot do so within the transaction's lifetime plus
     half an hour. If the lifetime was shortened meanwhile, the oldest version shows it.
     """
-    freed = transaction.late_by_millis() > HALF_AN_HOUR_MILLIS
-    if not freed and transaction.age_millis() > HALF_AN_HOUR_MILLIS:
+    late = transaction.late_by_millis()
+    freed = late > HALF_AN_HOUR_MILLIS
+    age = late + transaction.expires_at_millis - transaction.began_at_millis
+    if not freed and age > HALF_AN_HOUR_MILLIS:
         freed = _is_below_oldest(transaction.base.store, version)
     if freed:
         raise CommitUnknown(
@@ -318,11 +324,6 @@ def _raise_conflict(clash: Clash, version: int, actions: Sequence[Action]) -> No
     mine = f"{clash.pending.type_name} {clash.pending.name or 'the catalog'}"
     theirs = f"{clash.committed.type_name} {clash.committed.name or 'the catalog'}"
     raise CommitConflict(f"{mine} conflicts with {theirs} in version {version}{by}")
-
-
-def _leaves_anything(transaction: Transaction) -> bool:
-    """Return whether a version with the transaction would differ from its base."""
-    return transaction.has_writes and not transaction.changes_nothing
 
 
 def _close(transaction: Transaction, done: Committed) -> Committed:
@@ -361,10 +362,12 @@ class FileWriter:
 
     def plan(self, draft: Draft, actions: Sequence[Action]) -> tuple[bytes, dict[str, bytes]]:
         """Return the bytes of the root, and the files that it refers to and that are not written yet."""
-        self._root, files = self._files(draft)
-        data = encode_root(self._root, (encode_action(action, draft.tree.keys) for action in actions))
+        planned_at = moment(self._clock)
+        self._root, files = self._files(draft, planned_at.wall)
+        # `map`, because a commit may have a hundred thousand actions
+        data = encode_root(self._root, map(partial(encode_action, keys=draft.tree.keys), actions))
         if files and self._first_at is None:
-            self._first_at = self._clock.elapsed_millis()
+            self._first_at = planned_at.elapsed
         return data, files
 
     def before_root(self, files: dict[str, bytes], check_alive: Callable[[], None]) -> None:
@@ -380,18 +383,18 @@ class FileWriter:
             raise FilesTooOld
         check_alive()
 
-    def made(self, base: Snapshot, version: int, data: bytes) -> Snapshot:
+    def made(self, base: Snapshot, version: int, path: str, data: bytes) -> Snapshot:
         """Return a snapshot of the version of the last root, with the written files in its caches."""
-        made = Snapshot(self._store, RootFile(version, base.file.width, data), base, self._root)
+        made = Snapshot(self._store, RootFile(version, base.file.width, path, data), base, self._root)
         for path, node in self._nodes.items():
             made.reader.remember(path, node)
         for path, definition in self._definitions.items():
             made.definitions.remember(path, definition)
         return made
 
-    def _files(self, draft: Draft) -> tuple[Root, dict[str, bytes]]:
+    def _files(self, draft: Draft, now_millis: int) -> tuple[Root, dict[str, bytes]]:
         base, tree = draft.base, draft.tree
-        now = max(self._clock.now_millis(), base.created_at_millis)
+        now = max(now_millis, base.created_at_millis)
         files: dict[str, bytes] = {}
         changes: dict[str, str | None] = {}
         for name, staged in draft.staged.items():

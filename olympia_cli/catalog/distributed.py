@@ -22,11 +22,11 @@ from olympia_cli.catalog.commit import (
     rebase,
     written_by_java,
 )
+from olympia_cli.catalog.properties import MAX_TTL_MILLIS
 from olympia_cli.catalog.references import check_not_lost
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.staging import MAX_TTL_MILLIS
 from olympia_cli.catalog.transaction import Transaction
-from olympia_cli.catalog.versions import RootFile, read_latest, read_root
+from olympia_cli.catalog.versions import read_latest, read_root
 from olympia_cli.errors import (
     Damaged,
     InvalidOption,
@@ -403,7 +403,7 @@ class DistributedTransaction:
         if done is None:
             done = commit(transaction, author, retry_for=retry_for, atomic=atomic, files=self._files)
         transaction.open = False
-        self._close(RootFile(done.version, transaction.base.file.width, b"").path)
+        self._close(root_path(done.version, transaction.base.file.width))
         return done
 
     def abort(self) -> None:

@@ -42,7 +42,7 @@ class JavaSaved(Saved):
 
     def staged(self, store: Store) -> Snapshot:
         """Return the catalog with the transaction's changes, as a snapshot of the version that it began at."""
-        return Snapshot(store, RootFile(self.began_at_version, JAVA_WIDTH, self.data))
+        return Snapshot(store, RootFile.of(self.began_at_version, JAVA_WIDTH, self.data))
 
 
 def java_saves(store: Store, read_many: ReadMany) -> Iterator[JavaSave | UnreadableSave]:

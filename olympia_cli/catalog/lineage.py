@@ -92,7 +92,7 @@ def _since(version: int, base: Snapshot) -> Iterable[Snapshot | None]:
         try:
             if isinstance(data, Damaged):
                 raise data
-            snapshot = Snapshot(store, RootFile(number, width, data), base)
+            snapshot = Snapshot(store, RootFile.of(number, width, data), base)
             snapshot.actions()
         except Damaged:
             if number == base.version:

@@ -45,7 +45,7 @@ def check_not_lost(latest: Snapshot) -> None:
     # hardly any commit finds the hint ahead
     from olympia_cli.catalog.retained import lost_reason, lost_versions
 
-    hint, file = latest.file.hint, latest.file
+    hint, file = latest.hint, latest.file
     if hint is None or hint <= file.version:
         return
     lost = lost_versions(hint, file.version, latest.definition)
@@ -98,8 +98,8 @@ def open_snapshot(
     latest, which must be missing.
     """
     for candidate in candidates(store):
-        guess = _guess(store, candidate, near)
-        file = confirm(store, candidate, () if guess is None else _next_paths(guess, reference, names, beyond))
+        guess, paths = _guess(store, candidate, near, reference, names, beyond)
+        file = confirm(store, candidate, paths)
         if file is not None:
             break
     else:
@@ -124,20 +124,24 @@ def open_snapshot(
     return resolve(reference, latest, now_millis)
 
 
-def _guess(store: Store, candidate: Candidate, near: Snapshot | None) -> Snapshot | None:
-    """Return the candidate as it was read before. Errors are raised when the version is read."""
+def _guess(
+    store: Store,
+    candidate: Candidate,
+    near: Snapshot | None,
+    reference: Reference,
+    names: Sequence[ObjectName],
+    beyond: int | None,
+) -> tuple[Snapshot | None, Sequence[str]]:
+    """Return the candidate as it was read before, and the files that the reader needs next if it is the latest version.
+
+    Errors are raised when the version is read.
+    """
     if candidate.guess is None:
-        return None
+        return None, ()
     try:
-        return Snapshot(store, candidate.guess, near)
+        latest = Snapshot(store, candidate.guess, near)
     except OlympiaError:
-        return None
-
-
-def _next_paths(
-    latest: Snapshot, reference: Reference, names: Sequence[ObjectName], beyond: int | None
-) -> Sequence[str]:
-    """Return the files that the reader of a reference needs next, if `latest` is the latest version."""
+        return None, ()
     version, width = latest.version, latest.file.width
     at = reference.version if isinstance(reference, AtVersion) else version
     if isinstance(reference, Latest):
@@ -146,10 +150,12 @@ def _next_paths(
         paths = latest.next_paths(names if at == version else ())
     except OlympiaError:
         # an invalid name: raised when the object is looked up
-        return ()
+        return latest, ()
     if beyond is not None and version + beyond <= MAX_VERSION:
         paths += root_path(version + beyond, width), LAST_FSCK
-    return [*paths, root_path(at, width)] if 0 <= at < version else paths
+    if 0 <= at < version:
+        paths.append(root_path(at, width))
+    return latest, paths
 
 
 def _in_history(latest: Snapshot) -> Snapshot:
@@ -207,7 +213,7 @@ def at_version(version: int, latest: Snapshot) -> Snapshot:
         raise data
     # an existing version at or after the stated oldest is valid, wherever the history really begins
     if isinstance(data, bytes) and version >= _stated_oldest(latest):
-        return Snapshot(latest.store, RootFile(version, latest.file.width, data), latest)
+        return Snapshot(latest.store, RootFile.of(version, latest.file.width, data), latest)
     oldest = oldest_version(latest)
     if version < oldest:
         raise _gone(version, oldest, latest)
@@ -253,7 +259,7 @@ def _at_time(millis: int, latest: Snapshot) -> Snapshot:
     if latest.created_at_millis <= millis:
         return latest
     low = oldest_version(latest)
-    if latest.file.java:
+    if latest.java:
         return _walk_back(millis, latest, low)
     first = _near(low, low, latest.version, latest) or latest
     if first.created_at_millis > millis:
@@ -369,7 +375,7 @@ def _pinned(pin: str, version: int, latest: Snapshot) -> Snapshot | None:
         data = latest.store.read(check_pointer(pin, latest.root.catalog_def))
     except PathMissing:
         return None
-    return Snapshot(latest.store, RootFile(version, latest.file.width, data), latest)
+    return Snapshot(latest.store, RootFile.of(version, latest.file.width, data), latest)
 
 
 def _open(version: int, latest: Snapshot) -> Snapshot:

@@ -24,6 +24,7 @@ from typing import Protocol, TypeVar
 
 from google.protobuf.message import Message
 
+from olympia_cli.catalog.properties import EXPIRE_OLDEST, EXPIRE_PURGED, EXPORT_PREFIX
 from olympia_cli.catalog.retained import (
     QuarantineMark,
     keep_protection,
@@ -33,7 +34,7 @@ from olympia_cli.catalog.retained import (
     write_purging,
     write_quarantine,
 )
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, EXPORT_PREFIX, expired_before, marked_oldest
+from olympia_cli.catalog.snapshot import expired_before, marked_oldest
 from olympia_cli.errors import InvalidOption, Unsupported, VersionNotFound
 from olympia_cli.format.actions import ALTERS, CREATES, DROPS, EXPIRES, RENAMES, RESTORES, Action, renamed
 from olympia_cli.format.definitions import bare

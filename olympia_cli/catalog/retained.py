@@ -11,7 +11,15 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeGuard
 from urllib.parse import quote, unquote
 
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED, EXPIRE_PURGED, EXPORT_PREFIX, PROMOTED
+from olympia_cli.catalog.properties import (
+    ACKNOWLEDGED,
+    EXPIRE_PURGED,
+    EXPIRE_PURGING,
+    EXPIRE_QUARANTINE,
+    EXPORT_PREFIX,
+    PROMOTED,
+    PROTECTING,
+)
 from olympia_cli.errors import ExportNotFound, quoted
 from olympia_cli.format.paths import MAX_VERSION, WIDTH, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
@@ -19,9 +27,6 @@ from olympia_cli.format.strict_json import read_json
 
 # Entries in the catalog's definition that protect files or record their deletion: exports, expires, acknowledged
 # damage, and the last promotion.
-
-PROTECTING = (EXPORT_PREFIX, "olympia.expire.", ACKNOWLEDGED, PROMOTED)
-"""Prefixes of these properties. They refer to one catalog's versions, so copies omit them."""
 
 
 def keep_protection(definition: CatalogDef, today: CatalogDef) -> CatalogDef:
@@ -241,8 +246,6 @@ def damaged_versions(definition: CatalogDef, first: int, last: int) -> frozenset
 # The quarantine is a list of marks. A mark names its manifest, which lists the files to delete. It also names the
 # version of its commit, whose age is the time in quarantine.
 
-EXPIRE_QUARANTINE = "olympia.expire.quarantine"
-EXPIRE_PURGING = "olympia.expire.purging"
 QUARANTINE_MILLIS = 86_400_000
 """The default time in quarantine."""
 

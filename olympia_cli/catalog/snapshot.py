@@ -6,9 +6,11 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, islice
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
+from olympia_cli.catalog.properties import EXPIRE_OLDEST, REQUIRED_FEATURES
 from olympia_cli.catalog.versions import RootFile
 from olympia_cli.errors import (
     Damaged,
@@ -20,18 +22,19 @@ from olympia_cli.errors import (
     Unsupported,
     ViewNotFound,
 )
-from olympia_cli.format.actions import Action, decode_action
 from olympia_cli.format.codec import decode_action_rows, decode_root
 from olympia_cli.format.definitions import CLASSES, decode, sizes_of
 from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.node import Root, Sizes
-from olympia_cli.format.paths import LAST_FSCK, check_pointer, parse_root_path, root_path
+from olympia_cli.format.paths import JAVA_WIDTH, LAST_FSCK, check_pointer, parse_root_path, root_path
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef, TableDef, ViewDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, as_found
 from olympia_cli.storage.protocol import Store
 from olympia_cli.tree.load import NodeReader
-from olympia_cli.tree.scan import scan_nodes
-from olympia_cli.tree.search import search
+from olympia_cli.tree.search import scan_nodes, search
+
+if TYPE_CHECKING:
+    from olympia_cli.format.actions import Action
 
 # Read definition files, with a cache.
 
@@ -46,6 +49,15 @@ class DefinitionReader:
         self._store = store
         self._kept: dict[str, bytes] = {}
         self._lock = threading.Lock()
+
+    def read_one(self, path: str) -> bytes | StoreError:
+        """Return one file, or the error of reading it."""
+        data: bytes | StoreError | None = self._kept.get(path)
+        if data is None:
+            [(_, data)] = self._store.read_many([path])
+            if isinstance(data, bytes):
+                self.remember(path, data)
+        return data
 
     def read(self, paths: Sequence[str]) -> Iterator[bytes | StoreError]:
         """Yield the files in order. Files that are not cached are read in parallel."""
@@ -86,12 +98,6 @@ class DefinitionReader:
 MAJOR_VERSION = 0
 """The newest major version of the format that this program supports."""
 
-REQUIRED_FEATURES = "olympia.required-features"
-EXPIRE_OLDEST = "olympia.expire.oldest"
-EXPIRE_PURGED = "olympia.expire.purged"
-EXPORT_PREFIX = "olympia.export."
-ACKNOWLEDGED = "olympia.fsck.acknowledged"
-PROMOTED = "olympia.promoted"
 KNOWN_FEATURES: frozenset[str] = frozenset()
 
 ObjectDefinition = NamespaceDef | TableDef | ViewDef
@@ -125,42 +131,35 @@ class Snapshot:
         if file.damage is not None:
             raise file.damage
         self.store = store
+        self.version = file.version
+        self.java = file.width == JAVA_WIDTH
         if root is None and near is not None and near.file.data == file.data:
             root = near.root
-        self.root: Root = decode_root(file.data, file.path, file.java) if root is None else root
+        self.root: Root = decode_root(file.data, file.path, self.java) if root is None else root
+        self.created_at_millis = self.root.created_at_millis
+        before = root_path(self.version - 1) if self.version else None
+        self.in_place = self.java or self.root.previous_root == before
+        """True if the root names the version before it, as every committed root does."""
         if near is not None and near.root.sizes != self.root.sizes:
             # another catalog now exists at the same location
             near = None
         self.reader: NodeReader = (
-            near.reader if near is not None else NodeReader(store, java=file.java, sizes=self.root.sizes)
+            near.reader if near is not None else NodeReader(store, java=self.java, sizes=self.root.sizes)
         )
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
         same = near is not None and near.root.catalog_def == self.root.catalog_def
         self._definition: CatalogDef | None = near._definition if near is not None and same else None
-        self._keys: KeyCodec | None = None
         self._namespaces: dict[NamespaceName, str | None] = {}
         self.take(file)
 
     def take(self, file: RootFile) -> None:
         """Take the file of the same root, and cache the files that were read beside it."""
         self.file = file
+        self.hint = file.hints.latest if file.hints is not None else None
+        """The version in `vn/latest`, if this version was found by it."""
         for path, data in file.beside.items():
             if isinstance(data, bytes) and path != LAST_FSCK:
                 self.keep(path, data)
-
-    @property
-    def version(self) -> int:
-        return self.file.version
-
-    @property
-    def created_at_millis(self) -> int:
-        return self.root.created_at_millis
-
-    @property
-    def in_place(self) -> bool:
-        """True if the root names the version before it, as every committed root does."""
-        before = root_path(self.version - 1) if self.version else None
-        return self.file.java or self.root.previous_root == before
 
     def out_of_place(self) -> Damaged:
         """Return the error for a root that is not part of the history."""
@@ -176,27 +175,26 @@ class Snapshot:
         copy.CopyFrom(self._loaded_definition())
         return copy
 
-    @property
+    @cached_property
     def sizes(self) -> Sizes:
         """Order and name sizes. They come from the root if it has them, so that a search need not wait for the
         definition.
         """
         return self.root.sizes if self.root.sizes is not None else sizes_of(self._loaded_definition())
 
-    @property
+    @cached_property
     def keys(self) -> KeyCodec:
-        if self._keys is None:
-            sizes = self.sizes
-            self._keys = KeyCodec.of(sizes, java=self.file.java)
-        return self._keys
+        return KeyCodec.of(self.sizes, java=self.java)
 
     def actions(self, rows: Sequence[tuple[str, str]] | None = None) -> tuple[Action, ...]:
         """Return the actions of this version's commit, or nothing for versions of other programs.
 
         `rows` are the action rows of its file, if already read.
         """
-        if self.file.java:
+        if self.java:
             return ()
+        from olympia_cli.format.actions import decode_action
+
         path = self.file.path
         if rows is None:
             rows = decode_action_rows(self.file.data, path)
@@ -206,12 +204,18 @@ class Snapshot:
         """Return the files that a reader of these objects needs next: the catalog's definition, and nodes on the
         way.
         """
-        paths = [check_pointer(self.root.catalog_def, self.file.path)] if self._definition is None else []
-        for name in names if self.root.sizes is not None else ():
+        paths = []
+        if self._definition is None and not self.definitions.knows(self._definition_path):
+            paths.append(self._definition_path)
+        for name in names if self.root.sizes is not None and self.root.node.children else ():
             child = self._child(self.keys.encode(name))
-            if child is not None and child not in paths:
+            if child is not None and child not in paths and not self._knows(child):
                 paths.append(child)
-        return [path for path in paths if not (self.reader.knows(path) or self.definitions.knows(path))]
+        return paths
+
+    def _knows(self, node: str) -> bool:
+        """Return True if a node is cached, decoded or as bytes."""
+        return self.definitions.knows(node) or self.reader.knows(node)
 
     # One object
 
@@ -232,7 +236,7 @@ class Snapshot:
             _ = self.definition
             raise
         if self._definition is None:
-            child = self._child(key)
+            child = self._child(key) if self.root.node.children else None
             if child is not None and not self.reader.knows(child):
                 node = self.read_beside_definition(child)
                 # reading the node raises the error again
@@ -242,27 +246,26 @@ class Snapshot:
         return search(self.reader, self.root.node, key)
 
     def namespace(self, name: NamespaceName) -> CatalogObject[NamespaceDef]:
-        found = self.get(name)
-        if found is None:
-            raise not_found(name, self.version)
-        return cast("CatalogObject[NamespaceDef]", found)
+        return cast("CatalogObject[NamespaceDef]", self._existing(name))
 
     def table(self, name: TableName) -> CatalogObject[TableDef]:
-        found = self.get(name)
-        if found is None:
-            raise not_found(name, self.version)
-        return cast("CatalogObject[TableDef]", found)
+        return cast("CatalogObject[TableDef]", self._existing(name))
 
     def view(self, name: ViewName) -> CatalogObject[ViewDef]:
+        return cast("CatalogObject[ViewDef]", self._existing(name))
+
+    def _existing(self, name: ObjectName) -> CatalogObject[ObjectDefinition]:
         found = self.get(name)
         if found is None:
             raise not_found(name, self.version)
-        return cast("CatalogObject[ViewDef]", found)
+        return found
 
     def get(self, name: ObjectName) -> CatalogObject[ObjectDefinition] | None:
         """Return the object with its definition, or None."""
         path = self.find(name)
-        return None if path is None else next(self.read_objects([(name, path)]))
+        if path is None:
+            return None
+        return self._object(name, path, self.definitions.read_one(check_pointer(path, self.file.path)))
 
     # Many objects
 
@@ -321,7 +324,7 @@ class Snapshot:
         yield from scan_nodes(self.reader, self.root.node, self.keys.prefix(kind, namespace), last)
 
     def _check_namespace(self, namespace: str) -> None:
-        name = as_found(Kind.NAMESPACE, namespace) if self.file.java else NamespaceName(namespace)
+        name = as_found(Kind.NAMESPACE, namespace) if self.java else NamespaceName(namespace)
         if self.find(name) is None:
             raise not_found(name, self.version)
 
@@ -343,34 +346,37 @@ class Snapshot:
             for _, path in batch:
                 check_pointer(path, self.file.path)
             for (name, path), data in zip(batch, self.definitions.read([path for _, path in batch]), strict=True):
-                try:
-                    found = read_object(name, path, data)
-                except Damaged:
-                    self.definitions.forget(path)
-                    raise
-                yield found
+                yield self._object(name, path, data)
+
+    def _object(self, name: ObjectName, path: str, data: bytes | StoreError) -> CatalogObject[ObjectDefinition]:
+        try:
+            return read_object(name, path, data)
+        except Damaged:
+            self.definitions.forget(path)
+            raise
 
     def read_beside_definition(self, path: str) -> bytes | StoreError:
         """Read a file, and the catalog's definition in the same round trip, unless it is known."""
         if self._definition is not None:
-            return next(self.definitions.read([path]))
-        definition = check_pointer(self.root.catalog_def, self.file.path)
-        data, beside = self.definitions.read([definition, path])
-        self._definition = self._checked_definition(definition, data)
+            return self.definitions.read_one(path)
+        data, beside = self.definitions.read([self._definition_path, path])
+        self._definition = self._checked_definition(self._definition_path, data)
         return beside
 
     def _child(self, key: str) -> str | None:
         """Return the child of the root on the way to a key, if there is one."""
         at, found = self.root.node.find(key)
-        child = None if found or self.root.node.is_leaf else self.root.node.children[at]
+        child = None if found or not self.root.node.children else self.root.node.children[at]
         return check_pointer(child, self.file.path) if isinstance(child, str) else None
 
     def keep(self, path: str, data: bytes) -> None:
         """Cache a file that was read elsewhere."""
-        version = parse_root_path(path)
-        if path == self.root.catalog_def or version is not None:
+        if path == self.root.catalog_def:
+            self.definitions.keep(path, data)
+            return
+        if (version := parse_root_path(path)) is not None:
             # do not cache later roots: they are not part of the history yet, and may be replaced
-            if version is None or version < self.version:
+            if version < self.version:
                 self.definitions.keep(path, data)
             return
         # reading the node raises the error
@@ -379,9 +385,13 @@ class Snapshot:
 
     def _loaded_definition(self) -> CatalogDef:
         if self._definition is None:
-            path = check_pointer(self.root.catalog_def, self.file.path)
-            self._definition = self._checked_definition(path, next(self.definitions.read([path])))
+            path = self._definition_path
+            self._definition = self._checked_definition(path, self.definitions.read_one(path))
         return self._definition
+
+    @cached_property
+    def _definition_path(self) -> str:
+        return check_pointer(self.root.catalog_def, self.file.path)
 
     def _checked_definition(self, path: str, data: bytes | StoreError) -> CatalogDef:
         if isinstance(data, PathMissing):
@@ -390,11 +400,12 @@ class Snapshot:
             raise data
         try:
             definition = decode(CatalogDef, data, path)
+            sizes = sizes_of(definition)
             check_supported(definition, path)
         except Damaged:
             self.definitions.forget(path)
             raise
-        if self.root.sizes is not None and self.root.sizes != sizes_of(definition):
+        if self.root.sizes is not None and self.root.sizes != sizes:
             raise Damaged("F105", self.file.path, f"its sizes are not those of the catalog definition {path}")
         return definition
 

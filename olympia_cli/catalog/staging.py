@@ -2,27 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import cast
 
 from olympia_cli.catalog.replay import alter_of, catalog_after, check_kept, merge, moved, oldest_before, replay
-from olympia_cli.catalog.retained import PROTECTING
-from olympia_cli.catalog.snapshot import (
-    REQUIRED_FEATURES,
-    CatalogObject,
-    ObjectDefinition,
-    Snapshot,
-    namespace_for_new,
-    not_found,
-)
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, namespace_for_new, not_found
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
     InvalidOption,
-    InvalidReference,
     NamespaceExists,
     NamespaceNotEmpty,
     NamespaceNotFound,
@@ -34,7 +24,6 @@ from olympia_cli.errors import (
     ViewExists,
     ViewNotFound,
     command_words,
-    quoted,
 )
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import ALTERS, CREATES, DROPS, EXPIRES, READS, RENAMES, RESTORES, Action, renamed
@@ -42,159 +31,9 @@ from olympia_cli.format.definitions import CLASSES
 from olympia_cli.format.node import Node
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, CompactDef, ExpireDef, RestoreDef, RollbackDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
-from olympia_cli.masking import carries_secret
-from olympia_cli.names import Kind, NamespaceName, ObjectName, nearest, parse_duration
-from olympia_cli.tree.bulk import bulk_load
+from olympia_cli.names import Kind, NamespaceName, ObjectName
 from olympia_cli.tree.load import same_nodes
-from olympia_cli.tree.scan import scan
-
-# Checks of values that go into definitions.
-
-Properties = Mapping[str, str]
-MIN_TTL_MILLIS = 60 * 1000
-MAX_TTL_MILLIS = 366 * 86_400_000
-MAX_AGE, MIN_VERSIONS = "olympia.retention.max-version-age", "olympia.retention.min-versions"
-DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS = "7d", "3"
-MAX_ACTIONS = "olympia.txn.max-actions"
-FSCK_MAX_AGE = "olympia.fsck.max-age"
-TABLE_LOCATION = "olympia.table-location"
-"""The setting for the location of Iceberg tables that are created without one."""
-
-PLACES = (
-    "location",
-    "write.data.path",
-    "write.metadata.path",
-    "write.object-storage.path",
-    "write.folder-storage.path",
-)
-"""The properties of namespaces and tables whose values are locations."""
-
-RESERVED = "olympia."
-"""The prefix of this program's properties. An unknown property with this prefix is a typing error."""
-
-IMPORTED = "olympia.import."
-"""The prefix of properties in which an import stores its notes, on the catalog and on objects."""
-
-
-def check_changes(set_properties: Properties | None, unset_properties: Sequence[str], *others: object) -> None:
-    if not set_properties and not unset_properties and all(other is None or other == b"" for other in others):
-        raise InvalidOption("nothing to change", hint="name a property to set or unset")
-    if both := set(set_properties or {}) & set(unset_properties):
-        raise InvalidOption(f"the property {min(both)} is both set and unset", hint="do one or the other")
-    check_properties(set_properties or {})
-    check_properties(dict.fromkeys(unset_properties, ""))
-
-
-def check_object_properties(properties: Properties) -> None:
-    """Raise InvalidOption for properties that a namespace, table or view must not have."""
-    check_properties(properties)
-    check_places(properties)
-    for key in properties:
-        if key in SETTINGS:
-            words = ("catalog", "alter", "--set", f"{key}={properties[key]}")
-            raise InvalidOption(f"{key} is a setting of the catalog", hint="set it there", command=words)
-        if key.startswith(IMPORTED):
-            raise _kept(key)
-        if key.startswith(RESERVED):
-            hint = f"choose a name that does not begin with {RESERVED}"
-            raise InvalidOption(f"{key[:80]} is not a property of objects", hint=hint)
-
-
-def check_properties(properties: Properties) -> None:
-    """Raise InvalidOption for properties that no definition can hold."""
-    for key, value in properties.items():
-        if not key:
-            raise InvalidOption("a property must have a name", hint="")
-        check_text(key, "name of a property")
-        check_text(value, f"value of the property {key}")
-
-
-def check_places(properties: Properties) -> None:
-    """Raise InvalidOption if a location among the properties holds a secret."""
-    for key in PLACES:
-        if key in properties:
-            check_no_secret(properties[key], f"property {key}")
-
-
-def check_no_secret(location: str, what: str) -> None:
-    """Raise InvalidOption if a location holds a secret: every reader of the catalog would see it."""
-    if carries_secret(location):
-        raise InvalidOption(
-            f"the {what} holds a user, a password or a query, and every reader of the catalog would see it",
-            hint="leave that out; credentials are for the SDK's own settings, or the storage options of a profile",
-        )
-
-
-def check_catalog_settings(
-    properties: Properties, unset_properties: Sequence[str] = (), txn_ttl_millis: int | None = None
-) -> None:
-    """Raise InvalidOption for properties that only the program may set, and for invalid values of settings."""
-    for key in (*properties, *unset_properties):
-        if key.startswith((*PROTECTING, IMPORTED)) or key == REQUIRED_FEATURES:
-            raise _kept(key)
-    for key, value in properties.items():
-        if key in SETTINGS:
-            SETTINGS[key](key, value)
-        elif key.startswith(RESERVED):
-            raise InvalidOption(f"{key[:80]} is not a setting of a catalog", hint=_meant(key))
-    if txn_ttl_millis is not None and not MIN_TTL_MILLIS <= txn_ttl_millis <= MAX_TTL_MILLIS:
-        raise InvalidOption("a transaction's lifetime is 1 minute to 1 year", hint="write 1h, 3d or 2w")
-
-
-def known_settings(properties: Properties) -> dict[str, str]:
-    """Return the properties of an older catalog that are allowed in a new one."""
-    found = {}
-    for key, value in properties.items():
-        with suppress(InvalidOption):
-            check_catalog_settings({key: value})
-            found[key] = value
-    return found
-
-
-def check_text(value: str, what: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        raise InvalidOption(f"the {what} is not valid Unicode: {quoted(value)}", hint="") from None
-
-
-def _kept(key: str) -> InvalidOption:
-    return InvalidOption(f"{key} is kept by the program itself", hint="")
-
-
-def _check_duration(key: str, value: str) -> None:
-    try:
-        parse_duration(value)
-    except InvalidReference:
-        raise InvalidOption(f"{quoted(value)} is not a duration", hint="write 7d, 12h or 4w") from None
-
-
-def _check_number(key: str, value: str) -> None:
-    if not (value.isascii() and value.isdigit() and len(value) <= 9 and int(value) > 0):
-        raise InvalidOption(f"{quoted(value)} is not a number above 0", hint=f"set {key} to a whole number")
-
-
-def _check_location(key: str, value: str) -> None:
-    if not value.strip():
-        raise InvalidOption(f"{key} is not a location", hint="give a folder or a URI")
-    check_no_secret(value, f"property {key}")
-
-
-SETTINGS: dict[str, Callable[[str, str], None]] = {
-    MAX_AGE: _check_duration,
-    MIN_VERSIONS: _check_number,
-    MAX_ACTIONS: _check_number,
-    FSCK_MAX_AGE: _check_duration,
-    TABLE_LOCATION: _check_location,
-}
-"""The settings of a catalog, with the check of each value."""
-
-
-def _meant(key: str) -> str:
-    known = {setting.removeprefix(RESERVED): setting for setting in SETTINGS}
-    meant = nearest(key.removeprefix(RESERVED), known)
-    return f"did you mean {known[meant]}?" if meant else "there are: " + ", ".join(SETTINGS)
-
+from olympia_cli.tree.search import scan
 
 # The catalog inside a transaction: a version with the transaction's changes on top. Writes nothing.
 
@@ -216,26 +55,22 @@ class Draft:
         self.staged: dict[ObjectName, Staged] = {}
         self._inside: dict[tuple[Kind, str], dict[ObjectName, None]] = {}
         self._moves: list[tuple[ObjectName, ObjectName]] = []
-        self._catalog: bytes | None = None
+        self.staged_catalog: bytes | None = None
+        """The new definition of the catalog, or None if it is unchanged."""
 
     @property
     def catalog(self) -> CatalogDef:
         """A copy of the catalog's definition, with staged changes."""
-        return self.base.definition if self._catalog is None else CatalogDef.FromString(self._catalog)
-
-    @property
-    def staged_catalog(self) -> bytes | None:
-        """The new definition of the catalog, or None if it is unchanged."""
-        return self._catalog
+        return self.base.definition if self.staged_catalog is None else CatalogDef.FromString(self.staged_catalog)
 
     def put_catalog(self, definition: bytes) -> None:
         unchanged = self.tree is self.base and definition == definitions.body(self.base.definition)
-        self._catalog = None if unchanged else definition
+        self.staged_catalog = None if unchanged else definition
 
     def copy(self) -> Draft:
         """Return an independent copy."""
         made = Draft(self.base)
-        made.tree, made.node, made._catalog = self.tree, self.node, self._catalog
+        made.tree, made.node, made.staged_catalog = self.tree, self.node, self.staged_catalog
         made.staged, made._moves = dict(self.staged), list(self._moves)
         made._inside = {where: dict(names) for where, names in self._inside.items()}
         return made
@@ -321,7 +156,7 @@ class Draft:
 
     def is_unchanged(self) -> bool:
         """Return True if the base has the same content and the same nodes."""
-        if self.tree is not self.base or self._catalog is not None:
+        if self.tree is not self.base or self.staged_catalog is not None:
             return False
         same = all(self._stands(name, staged) for name, staged in self.staged.items())
         return same and same_nodes(self.base.reader, self.base.root.node, self.node)
@@ -521,6 +356,9 @@ def _check_revived(base: Snapshot, target: Snapshot) -> None:
 
 def _compact(action: Action, draft: Draft) -> Action:
     """Rebuild the tree with the same content and the fill factor in the payload."""
+    # imported here, because only a compaction needs it
+    from olympia_cli.tree.bulk import bulk_load
+
     percent = action.parse_payload(CompactDef).fill_percent or 100
     tree = draft.tree
     draft.node = bulk_load(scan(tree.reader, draft.node), tree.sizes.order, lambda node: node, percent / 100)
@@ -533,8 +371,10 @@ def _need(name: ObjectName, draft: Draft) -> None:
 
 
 def _need_namespace(namespace: str, draft: Draft) -> None:
-    with namespace_for_new():
-        _need(NamespaceName(namespace), draft)
+    name = NamespaceName(namespace)
+    if not draft.find(name):
+        with namespace_for_new():
+            raise not_found(name, draft.base.version)
 
 
 def not_empty(name: NamespaceName) -> NamespaceNotEmpty:

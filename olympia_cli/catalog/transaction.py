@@ -9,24 +9,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, cast
 
 from olympia_cli.catalog.clock import Clock, Moment, moment
-from olympia_cli.catalog.lineage import living_names
-from olympia_cli.catalog.replay import touched
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED, CatalogObject, ObjectDefinition, Snapshot, not_found
-from olympia_cli.catalog.staging import (
+from olympia_cli.catalog.properties import (
+    ACKNOWLEDGED,
     IMPORTED,
-    NO_LONGER_FITS,
-    Draft,
     Properties,
     check_catalog_settings,
     check_changes,
-    check_location,
     check_no_secret,
     check_object_properties,
     check_text,
-    exists,
-    not_empty,
-    stage,
 )
+from olympia_cli.catalog.replay import touched
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, not_found
+from olympia_cli.catalog.staging import NO_LONGER_FITS, Draft, check_location, exists, not_empty, stage
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,
@@ -106,6 +101,8 @@ class Transaction:
         definition = base.definition
         self.id = new_uuid() if id is None else id
         self.isolation = definition.txn_isolation_level if isolation is None else isolation
+        self.base = base
+        """The version that the transaction would be committed on."""
         self.draft = Draft(base)
         self.actions: list[Action] = []
         self.open = True
@@ -117,11 +114,6 @@ class Transaction:
         self.expires_at_millis = self.began_at_millis + lifetime if expires_at_millis is None else expires_at_millis
         self.statements = 0
         self._reads: set[Read] = set()
-
-    @property
-    def base(self) -> Snapshot:
-        """The version that the transaction would be committed on."""
-        return self.draft.base
 
     # Lifetime
 
@@ -173,6 +165,10 @@ class Transaction:
     def has_writes(self) -> bool:
         return next(self._writes(), None) is not None
 
+    def leaves_anything(self) -> bool:
+        """Return True if a version with the transaction would differ from its base."""
+        return self.has_writes and not self.changes_nothing
+
     @property
     def changes_nothing(self) -> bool:
         """True if all staged writes are alters and restores to the state of the base. They need no new version."""
@@ -192,6 +188,7 @@ class Transaction:
         """
         reads = self.reads
         self.draft, self.actions, self._reads, self.statements = mark
+        self.base = self.draft.base
         if keep_reads:
             self.take_reads(reads)
 
@@ -210,7 +207,7 @@ class Transaction:
             except (*NO_LONGER_FITS, CommitConflict) as error:
                 what = f"{action.type_name} {action.name or 'the catalog'}"
                 raise CommitConflict(f"{what} no longer fits version {base.version}: {error.message}") from error
-        self.draft, self.actions = draft, staged
+        self.base, self.draft, self.actions = base, draft, staged
 
     # Reads
 
@@ -510,6 +507,9 @@ class Transaction:
         self, formers: Sequence[CatalogObject[ObjectDefinition]], from_version: int
     ) -> dict[ObjectName, ObjectName]:
         """Return the former and current names of the objects that have other names now."""
+        # imported here, because only a restore needs it
+        from olympia_cli.catalog.lineage import living_names
+
         lives = living_names({each.id: each.name for each in formers}, from_version, self.base, self.actions)
         moved = {each.name: now for each in formers if (now := lives[each.id]) is not None and now != each.name}
         for now in moved.values():

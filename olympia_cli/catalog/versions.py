@@ -37,6 +37,7 @@ from olympia_cli.storage.protocol import Store
 
 _REMAINS = ("node/", "def/table/", "def/view/", "def/ns/", "dtxn/", "def/dtxn/", "vn/", "ops/")
 """The folders of files that only a catalog has. An init that did not finish leaves a catalog definition, no more."""
+_MAX_HINT_BYTES = 2**10
 _INIT_MILLIS = 86_400_000
 """The largest age of a definition that an init may have left. A later one belonged to a catalog."""
 _MOST_INITS = 16
@@ -66,6 +67,7 @@ class RootFile:
 
     version: int
     width: int
+    path: str
     data: bytes
     hints: Hints | None = None
     """The hints with which this root was found as the latest. None if it was found otherwise."""
@@ -74,13 +76,9 @@ class RootFile:
     damage: FileTooLarge | None = None
     """Set if the root is too large to read. Its name still counts, and earlier versions remain readable."""
 
-    @property
-    def hint(self) -> int | None:
-        return self.hints.latest if self.hints is not None else None
-
-    @property
-    def path(self) -> str:
-        return root_path(self.version, self.width)
+    @classmethod
+    def of(cls, version: int, width: int, data: bytes) -> RootFile:
+        return cls(version, width, root_path(version, width), data)
 
     @property
     def java(self) -> bool:
@@ -93,6 +91,7 @@ class Candidate:
 
     version: int
     width: int
+    path: str
     hints: Hints | None
     guess: RootFile | None
     """The root, if it was read before the next one was found missing. It only tells which files to read next."""
@@ -102,7 +101,7 @@ def read_hints(store: Store) -> Hints:
     """Read both hints in one round trip. Raise only a failure of the store itself."""
     said: dict[str, int | None] = {}
     unread: dict[str, StoreError] = {}
-    for path, data in store.read_many([LATEST, OLDEST]):
+    for path, data in dict(store.read_many([LATEST, OLDEST])).items():
         if isinstance(data, bytes):
             said[path] = parse_hint(data)
         elif stands_in_place(data):
@@ -164,12 +163,12 @@ def candidates(store: Store) -> Iterator[Candidate]:
 
 def confirm(store: Store, candidate: Candidate, paths: Sequence[str] = ()) -> RootFile | None:
     """Return the root of the latest version, with the files at `paths`, or None if the candidate is not the latest."""
-    path = root_path(candidate.version, candidate.width)
+    path = candidate.path
     files = dict(store.read_many([path, *paths]))
     data = files.pop(path)
     if isinstance(data, PathMissing):
         return None
-    root = RootFile(candidate.version, candidate.width, b"", candidate.hints)
+    root = RootFile(candidate.version, candidate.width, path, b"", candidate.hints)
     if isinstance(data, FileTooLarge):
         return replace(root, damage=data)
     if isinstance(data, Exception):
@@ -188,7 +187,8 @@ def read_below(store: Store, stray: RootFile) -> RootFile | None:
 def read_root(store: Store, version: int, width: int = WIDTH) -> RootFile:
     """Read the root of a version. Raise VersionNotFound if it does not exist."""
     try:
-        return RootFile(version, width, store.read(root_path(version, width)))
+        path = root_path(version, width)
+        return RootFile(version, width, path, store.read(path))
     except PathMissing:
         raise VersionNotFound(
             f"version {version} does not exist in {store.uri}",
@@ -283,13 +283,13 @@ def _climb(
     store: Store, hints: Hints | None, start: int, width: int, ceiling: int | None = None
 ) -> Iterator[Candidate]:
     """Yield the last version after `start`, or nothing if `start` does not exist."""
-    version, guess = start, None
+    version, path, guess = start, root_path(start, width), None
     if ceiling is not None:
-        if not store.exists(root_path(start, width)):
+        if not store.exists(path):
             return
         version = last_version(store, start, width, ceiling)
     elif start < MAX_VERSION:
-        here, after = (data for _, data in store.read_many([root_path(start, width), root_path(start + 1, width)]))
+        here, after = dict(store.read_many([path, root_path(start + 1, width)])).values()
         if isinstance(after, PathMissing):
             if isinstance(here, PathMissing):
                 return
@@ -299,7 +299,10 @@ def _climb(
         else:
             version = last_version(store, start + 1, width)
             guess = after if version == start + 1 else None
-    yield Candidate(version, width, hints, RootFile(version, width, guess) if isinstance(guess, bytes) else None)
+    if version != start:
+        path = root_path(version, width)
+    root = RootFile(version, width, path, guess) if isinstance(guess, bytes) else None
+    yield Candidate(version, width, path, hints, root)
 
 
 def read_listed(store: Store) -> RootFile:
@@ -318,13 +321,13 @@ def read_listed(store: Store) -> RootFile:
     try:
         return read_root(store, latest, width)
     except FileTooLarge as damage:
-        return RootFile(latest, width, b"", damage=damage)
+        return RootFile(latest, width, root_path(latest, width), b"", damage=damage)
 
 
 def parse_hint(data: bytes) -> int | None:
     """Return the version in a hint, or None if it is invalid."""
     text = data.strip()
-    if not text.isdigit() or len(text) > 10:
+    if not text.isdigit() or len(text) > 10 or len(data) > _MAX_HINT_BYTES:
         return None
     version = int(text)
     return version if version <= MAX_VERSION else None

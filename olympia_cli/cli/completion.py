@@ -140,7 +140,7 @@ def _names(ctx: typer.Context, kind: Kind, namespace: str | None, start: str) ->
 
 def _scan(snapshot: Snapshot, kind: Kind, namespace: str | None, start: str) -> Iterator[str]:
     """Find the names with this beginning in the tree, without reading all others."""
-    from olympia_cli.tree.scan import scan
+    from olympia_cli.tree.search import scan
 
     keys = snapshot.keys
     for key, _ in scan(snapshot.reader, snapshot.root.node, keys.prefix(kind, namespace) + start):

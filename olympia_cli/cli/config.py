@@ -149,7 +149,7 @@ def settings(session: Session) -> list[Setting]:
 
 
 def _of_location(session: Session) -> Iterator[Setting]:
-    from olympia_cli.storage.settle import TIME_ALLOWED
+    from olympia_cli.storage.protocol import TIME_ALLOWED
 
     profile = session.said("profile")
     config = read_config(profile.value)

@@ -32,7 +32,8 @@ def iceberg_catalog(
     from olympia_cli.cli.options import parse_seconds
 
     need_pyiceberg()
-    from olympia_cli.iceberg import ONE_SDK, OlympiaCatalog, io_properties, told_as_ours
+    from olympia_cli.catalog.properties import ONE_SDK
+    from olympia_cli.iceberg import OlympiaCatalog, io_properties, told_as_ours
 
     if at is not None and txn is not None:
         raise InvalidOption("--at and --txn do not go together", hint="a transaction has a version of its own")

@@ -300,7 +300,7 @@ class Session:
 
     def warn_of_lost_root(self, latest: Snapshot) -> None:
         """Warn if the hint is ahead of the latest root: it is written after the root, so a root may be lost."""
-        hint, fsck = latest.file.hint, self.command("fsck")
+        hint, fsck = latest.hint, self.command("fsck")
         if hint is not None and hint > latest.version:
             problem = f"vn/latest names version {hint}, but the last root is that of version {latest.version}"
             self.say(f"warning: {problem}: see {fsck}")

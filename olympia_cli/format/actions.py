@@ -11,7 +11,6 @@ from typing import TypeVar, cast
 from google.protobuf.message import DecodeError, Message
 
 from olympia_cli.errors import Damaged, InvalidName
-from olympia_cli.format import definitions
 from olympia_cli.format.definitions import CLASSES, Definition
 from olympia_cli.format.keys import CATALOG_DEF, KeyCodec
 from olympia_cli.format.pb.actions_pb2 import ActionDef, ActionType, CommitInfoDef, RenameDef
@@ -137,7 +136,8 @@ class Action:
     @property
     def id(self) -> str:
         """The id of the object, or an empty string if the definition has none."""
-        return definitions.definition_id(self.kind, self.definition)
+        definition = self.parse_definition()
+        return "" if definition is None else definition.id
 
 
 def encode_action(action: Action, keys: KeyCodec) -> tuple[str, str]:

@@ -32,7 +32,6 @@ from olympia_cli.format.arrow import (
 from olympia_cli.format.keys import CATALOG_DEF, utf16_units
 from olympia_cli.format.node import EMPTY, Node, Root, Sizes
 from olympia_cli.format.paths import MAX_FILE_BYTES, parse_root_path
-from olympia_cli.format.strict_json import read_json
 from olympia_cli.names import plural
 
 # The rows of a node file as columns, read batch by batch on demand.
@@ -83,7 +82,7 @@ class NodeRows:
         self.digest = metadata_text(metadata.get(DIGEST_KEY))
         self.actions_digest = metadata_text(metadata.get(ACTIONS_DIGEST_KEY))
         self.sizes = decode_sizes(metadata.get(SIZES_KEY), path)
-        self._bounds = bounds if bounds is not None else root_bounds(self.sizes, len(data))
+        self._bounds = bounds
         self._blocks: list[Block] | None = None
         self._batches = 0
         self._arrays: dict[tuple[int, int], list[Any]] = {}
@@ -151,6 +150,8 @@ class NodeRows:
             if dictionaries:
                 raise Nonsense("it has dictionaries, and columns without")
             self._blocks = batches
+        if self._bounds is None:
+            self._bounds = root_bounds(self.sizes, len(self._data))
         layout = block_layout(self._data, self._blocks[self._batches])
         self._bounds = check_batch(self._data, *layout, self._bounds)
 
@@ -204,7 +205,7 @@ def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
         return None
     try:
         sizes = _parse_sizes(text)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
         raise Damaged("F207", path, "its sizes cannot be read") from None
     names = (sizes.namespace, sizes.table, sizes.view)
     if not 3 <= sizes.order <= 2**20 or not all(1 <= size <= 2**16 for size in names):
@@ -215,7 +216,7 @@ def decode_sizes(text: bytes | None, path: str) -> Sizes | None:
 @lru_cache(maxsize=16)
 def _parse_sizes(text: bytes) -> Sizes:
     """Parse the sizes. Cached, because all roots of a catalog have the same sizes."""
-    fields = read_json(text)
+    fields = json.loads(text.decode("utf-8-sig"))
     return Sizes(*(int(fields[name]) for name in ("order", "namespace", "table", "view")))
 
 

@@ -71,9 +71,10 @@ def new_node_path() -> str:
 def new_definition_path(kind: Kind, name: ObjectName | None) -> str:
     """Return a new path for a definition. The names in it are for people who read a listing. Only a search for objects
     that no node names parses them."""
-    stem = new_uuid()
+    suffix = ""
     if name is not None:
-        stem += "-" + _quoted(f"{name.namespace}-{name.name}" if name.name else name.namespace)
+        suffix = "-" + _quoted(f"{name.namespace}-{name.name}" if name.name else name.namespace)
+    stem = new_uuid() + suffix
     if len(stem) > _MAX_STEM:
         # drop half of a percent escape at the cut, because some tools reject it
         stem = re.sub(r"%[0-9A-F]?$", "", stem[:_MAX_STEM])
@@ -236,7 +237,7 @@ def parse_transaction_path(path: str) -> tuple[str, int | None] | None:
     return found[1], None if found[2] is None else int(found[2])
 
 
-_LIMITS = {FileKind.HINT: 2**10, FileKind.DEFINITION: 2**26, FileKind.TRANSACTION: 2**20, FileKind.OPERATION: 2**20}
+_LIMITS = {FileKind.HINT: 2**20, FileKind.DEFINITION: 2**26, FileKind.TRANSACTION: 2**20, FileKind.OPERATION: 2**20}
 LEAST_LIMIT = min(_LIMITS.values())
 """The smallest size limit of all kinds of file, in bytes."""
 MAX_FILE_BYTES = 2**28

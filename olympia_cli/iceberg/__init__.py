@@ -64,7 +64,6 @@ if TYPE_CHECKING:
     from olympia_cli.iceberg.settings import (
         LOADS_CODE,
         LOCATION_PROVIDER,
-        ONE_SDK,
         io_properties,
         same_sdk,
         trusted,
@@ -79,7 +78,6 @@ __all__ = [
     "LOCATION_PROVIDER",
     "OF_FILES",
     "OF_TABLES",
-    "ONE_SDK",
     "TABLE",
     "V3",
     "Alteration",

@@ -34,6 +34,7 @@ from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.snapshots import Snapshot
 
 from olympia_cli.catalog.commit import retry
+from olympia_cli.catalog.properties import APPEND, RUN
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PathMissing, PathTaken
 from olympia_cli.iceberg.catalog import OlympiaCatalog
 from olympia_cli.iceberg.conversion import identifier_of
@@ -46,10 +47,6 @@ from olympia_cli.names import TableName
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
 
-RUN = "olympia.run"
-"""In the summary of a snapshot: the user's name for the append that created it."""
-_APPEND = "olympia.append"
-"""In the summary of a snapshot: the append's folder, which is unique."""
 _DATA_PATH = "write.data.path"
 _COMMITTING = f"{TEMPORARY_PREFIX}committing"
 _MOST_BYTES = 128 * 2**20
@@ -122,7 +119,7 @@ def _is_in(metadata: TableMetadata, destination: Destination) -> bool:
     """Return True if any snapshot names the append's folder. Its files then belong to the table, even after a
     rollback.
     """
-    return _says(metadata.snapshots, _APPEND, destination.id)
+    return _says(metadata.snapshots, APPEND, destination.id)
 
 
 def _says(snapshots: Iterable[Snapshot], key: str, value: str) -> bool:
@@ -283,7 +280,7 @@ def _all_done(found: Mapping[Destination, TableMetadata]) -> bool:
 
 
 def _appended(table: Table, files: Sequence[DataFile], destination: Destination) -> Table:
-    summary = {_APPEND: destination.id} | ({} if destination.run is None else {RUN: destination.run})
+    summary = {APPEND: destination.id} | ({} if destination.run is None else {RUN: destination.run})
     with table.transaction() as changes, changes.update_snapshot(snapshot_properties=summary).fast_append() as append:
         for file in files:
             append.append_data_file(file)

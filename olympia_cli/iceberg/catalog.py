@@ -26,8 +26,8 @@ from pyiceberg.types import transform_dict_value_to_str
 
 from olympia_cli.catalog.catalog import Catalog, who
 from olympia_cli.catalog.commit import Author, Committed, retry
+from olympia_cli.catalog.properties import ONE_SDK, TABLE_LOCATION, check_places
 from olympia_cli.catalog.snapshot import Snapshot, namespace_for_new
-from olympia_cli.catalog.staging import TABLE_LOCATION, check_places
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName
 from olympia_cli.format.actions import Action
@@ -39,7 +39,7 @@ from olympia_cli.iceberg.files import MetadataFiles, PyIcebergFiles
 from olympia_cli.iceberg.format_v3 import with_defaults, with_row_ids
 from olympia_cli.iceberg.internals import to_schema
 from olympia_cli.iceberg.locations import Reach, barred_folders
-from olympia_cli.iceberg.settings import ONE_SDK, same_sdk, store_options, trusted
+from olympia_cli.iceberg.settings import same_sdk, store_options, trusted
 from olympia_cli.names import Kind, NamespaceName, ObjectName, Reference, TableName, ViewName, parse_reference
 from olympia_cli.storage.open import check_opens, scheme_of
 

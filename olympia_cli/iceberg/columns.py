@@ -46,7 +46,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from olympia_cli.catalog.staging import check_places
+from olympia_cli.catalog.properties import check_places
 from olympia_cli.errors import InvalidOption, quoted
 from olympia_cli.format.strict_json import read_request
 from olympia_cli.iceberg.catalog import OlympiaCatalog

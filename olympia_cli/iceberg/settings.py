@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from olympia_cli.catalog.properties import TIMEOUT
 from olympia_cli.errors import Refused
 from olympia_cli.iceberg.locations import folders_of, names_barred
 from olympia_cli.storage.open import BUCKET_SCHEMES, scheme_of
@@ -33,10 +34,6 @@ _OPTIONS: dict[str, dict[str, tuple[str, ...]]] = {
         "project": ("gcs.project-id",),
     },
 }
-TIMEOUT = "olympia.timeout"
-ONE_SDK = "olympia.one-sdk"
-"""Open tables in buckets with the SDKs that open the catalog. PyIceberg prefers others, whose defaults differ, such as
-an endpoint in the environment."""
 
 
 def without_code(properties: Mapping[str, str]) -> dict[str, str]:

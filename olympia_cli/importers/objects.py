@@ -14,6 +14,7 @@ from itertools import islice
 from typing import cast
 
 from olympia_cli.catalog.lineage import TYPES
+from olympia_cli.catalog.properties import FORMER_NAME
 from olympia_cli.catalog.replay import moved
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.catalog.transaction import Transaction
@@ -23,7 +24,7 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.pb.actions_pb2 import RenameDef
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
-from olympia_cli.importers.result import FORMER_NAME, ImportedTable, ImportResult, Omission
+from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, full_name
 from olympia_cli.ops.inspect import ObjectChange, alter_payload, changed_fields
 

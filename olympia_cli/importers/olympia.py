@@ -15,9 +15,9 @@ from functools import partial
 from itertools import islice
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.properties import IMPORTED
 from olympia_cli.catalog.references import oldest_version, open_snapshot
 from olympia_cli.catalog.snapshot import Snapshot, read_object
-from olympia_cli.catalog.staging import IMPORTED
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, InvalidOption, OlympiaError, VersionNotFound
 from olympia_cli.format.node import Sizes

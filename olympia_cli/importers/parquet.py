@@ -18,9 +18,10 @@ from pyiceberg.manifest import ManifestEntryStatus
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 
+from olympia_cli.catalog.properties import PARQUET_FILES
 from olympia_cli.format.paths import FileKind, file_kind
 from olympia_cli.importers.objects import Renaming
-from olympia_cli.importers.result import PARQUET_FILES, Omission
+from olympia_cli.importers.result import Omission
 from olympia_cli.names import Kind, TableName, as_found
 from olympia_cli.storage.protocol import FileInfo
 

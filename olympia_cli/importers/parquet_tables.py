@@ -25,6 +25,7 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER
 from pyiceberg.table.update import TableUpdate
 from pyiceberg.typedef import Record
 
+from olympia_cli.catalog.properties import PARQUET_FILES, PARQUET_FOLDER
 from olympia_cli.errors import command_words
 from olympia_cli.iceberg import (
     CatalogTransaction,
@@ -48,14 +49,7 @@ from olympia_cli.importers.parquet import (
     typed_partitions,
     unite,
 )
-from olympia_cli.importers.result import (
-    PARQUET_FILES,
-    PARQUET_FOLDER,
-    ImportAdvice,
-    ImportedTable,
-    ImportResult,
-    Omission,
-)
+from olympia_cli.importers.result import ImportAdvice, ImportedTable, ImportResult, Omission
 from olympia_cli.names import TableName
 
 # Create a table with its files as the first snapshot, during an import: this takes most of the time of importing a

@@ -1,4 +1,4 @@
-"""The result of an import, the parts of the source that were left out, and the keys of the properties it writes."""
+"""The result of an import, and the parts of the source that were left out."""
 
 from __future__ import annotations
 
@@ -67,45 +67,3 @@ class ImportResult:
         self.renamed += step.renamed
         if is_last:
             self.left_out += step.left_out
-
-
-# The keys of the properties that imports write to tables, namespaces and snapshots.
-#
-# The catalog itself has a note per source, below `catalog.staging.IMPORTED`.
-
-FORMER_NAME = "olympia.import.name"
-"""The name at the source, of an object that is renamed because the format forbids that name."""
-
-PARQUET_FOLDER = "olympia.import.parquet"
-"""The folder of a table's Parquet files."""
-PARQUET_FILES = "olympia.import.parquet.files"
-"""The number of files in that folder that were ever part of the table."""
-
-IOX_SOURCE = "olympia.import.iox"
-"""The source of a table, and of the snapshots that imports made."""
-IOX_STATE = "olympia.import.iox.state"
-"""A checksum of the files and deletes from which a snapshot was made."""
-IOX_REVISION = "iox.revision"
-IOX_TRANSACTION = "iox.transaction"
-IOX_TIME = "iox.time"
-
-DELTACAT = "deltacat."
-"""The prefix of the properties of objects from a DeltaCAT catalog."""
-DELTACAT_CATALOG = f"{DELTACAT}catalog"
-"""The id of the catalog, wherever it is copied to."""
-DELTACAT_NAMESPACE = f"{DELTACAT}namespace"
-DELTACAT_TABLE = f"{DELTACAT}table"
-DELTACAT_TRANSACTION = f"{DELTACAT}transaction"
-"""The last transaction that wrote to the object."""
-DELTACAT_HISTORY = f"{DELTACAT}history"
-"""The newest hundred revisions of the object: number, operation, transaction and time."""
-DELTACAT_VERSION = f"{DELTACAT}table-version"
-DELTACAT_DESCRIPTION = f"{DELTACAT}description"
-DELTACAT_PROPERTY = f"{DELTACAT}property."
-"""The prefix of properties at the source whose own names have another meaning here."""
-DELTACAT_LEFT_OUT = f"{DELTACAT}left-out"
-"""The number of groups of parts of a table that were left out."""
-DELTACAT_REWRITTEN = f"{DELTACAT}rewritten"
-"""`true` if rows of a table were merged and rewritten."""
-DELTACAT_METADATA = f"{DELTACAT}metadata-location"
-"""The metadata that the import wrote: a table with any other metadata was changed here."""

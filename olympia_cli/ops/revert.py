@@ -12,8 +12,8 @@ from itertools import count
 from typing import Any
 
 from olympia_cli.catalog.lineage import living_names
+from olympia_cli.catalog.properties import PROTECTING
 from olympia_cli.catalog.replay import moved, rollback_target, touched
-from olympia_cli.catalog.retained import PROTECTING
 from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import Damaged, NotRevertible, RevertConflict, VersionNotFound, command_words

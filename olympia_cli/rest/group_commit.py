@@ -166,7 +166,7 @@ class GroupCommit:
 
     def _begin(self) -> TableChanges:
         opened_at = moment(self._catalog.clock)
-        base = self._catalog.head.look_to_commit()
+        base = self._catalog.head.look_to_commit(opened_at)
         check_writable(base)
         return TableChanges(Transaction(base, self._catalog.clock, opened_at=opened_at), self._files)
 

@@ -143,7 +143,7 @@ def open_pinned(store: Store, pinned: Pin) -> Snapshot:
         data = store.read(pinned.root)
     except PathMissing:
         raise gone(store, pinned.version, pinned.root) from None
-    snapshot = Snapshot(store, RootFile(pinned.version, pinned.width, data))
+    snapshot = Snapshot(store, RootFile.of(pinned.version, pinned.width, data))
     _ = snapshot.definition
     return snapshot
 

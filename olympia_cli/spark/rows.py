@@ -27,8 +27,7 @@ from olympia_cli.spark.options import Conditions, KeyRange, key_ranges
 from olympia_cli.spark.pins import gone
 from olympia_cli.storage.protocol import ALL, Between, Store
 from olympia_cli.tree.load import NodeReader, bounds, check_depth, check_range
-from olympia_cli.tree.scan import scan_subtree
-from olympia_cli.tree.search import depth
+from olympia_cli.tree.search import depth, scan_subtree
 
 # The objects of a version. A partition is a run of subtrees, and its task scans only these.
 
@@ -279,7 +278,7 @@ def snapshots(store: Store, part: VersionPart) -> Iterator[Snapshot]:
             raise gone(store, version, path)
         if isinstance(data, Exception):
             raise data
-        near = Snapshot(store, RootFile(version, part.width, data), near)
+        near = Snapshot(store, RootFile.of(version, part.width, data), near)
         yield near
 
 

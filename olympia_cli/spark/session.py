@@ -22,17 +22,19 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
-from typing import IO, TYPE_CHECKING, Any, TypeVar
+from typing import IO, Any, TypeVar
 from urllib.parse import urlsplit
+
+from pyspark import SparkConf, SparkContext, java_gateway
+from pyspark.errors import PySparkRuntimeError
+from pyspark.logger import PySparkLogger
+from pyspark.sql import SparkSession
 
 from olympia_cli.errors import InvalidOption, OlympiaError, SparkFailed, SparkMissing, SparkUnreachable, quoted
 from olympia_cli.masking import masked
 from olympia_cli.spark import submitted
 from olympia_cli.spark.failures import explain, explained
 from olympia_cli.spark.source import register
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 # Private members of PySpark that have no public equivalent, each in one line, checked with PySpark 4.3.
 
@@ -54,15 +56,11 @@ def java_classes(of: Any) -> Any:
 
 def running_gateway() -> Any:
     """Return the connection to the Java program of this process, or None."""
-    from pyspark import SparkContext
-
     return SparkContext._gateway
 
 
 def use_gateway(gateway: Any) -> None:
     """Use this connection for all contexts of the process."""
-    from pyspark import SparkContext
-
     SparkContext._ensure_initialized(gateway=gateway)
 
 
@@ -190,8 +188,6 @@ class Launched:
 def launch(settings: Mapping[str, str], master: str | None, verbose: bool) -> Launched:
     """Start the Java program with the settings that are fixed at its start. Its output goes to stderr if `verbose`,
     else to a file that is read only if the start fails."""
-    from pyspark import SparkConf, java_gateway
-
     silence()
     log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 - the other process writes to it until it ends
     gateway = running_gateway()
@@ -217,16 +213,12 @@ def launch(settings: Mapping[str, str], master: str | None, verbose: bool) -> La
 
 def unsaid(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that neither a flag nor spark-defaults.conf sets. Java must be running."""
-    from pyspark import SparkConf
-
     said = SparkConf()
     return {name: value for name, value in settings.items() if said.get(name) in (None, _NAMELESS)}
 
 
 def silence() -> None:
     """Keep PySpark's log records off stderr in a program that configures no logging."""
-    from pyspark.logger import PySparkLogger
-
     for name in ("pyspark", "py4j"):
         logging.getLogger(name).addHandler(logging.NullHandler())
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
@@ -311,9 +303,6 @@ def need_spark() -> None:
 
 
 def _active() -> SparkSession | None:
-    from pyspark.errors import PySparkRuntimeError
-    from pyspark.sql import SparkSession
-
     try:
         # this thread's session, or else one that another thread has made; a Connect session is active in its own thread
         # only
@@ -348,9 +337,6 @@ def _submitted(master: str | None, remote: str | None, setup: Setup) -> SparkSes
     if master is not None or remote is not None:
         address = "a master" if master is not None else "a server"
         raise InvalidOption(f"{address} was given, but spark-submit has one", hint="give it to spark-submit alone")
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
     launched = launch({}, None, setup.verbose)
     conf = SparkConf().setAll(list(setup.settings.items()))
     where = conf.get("spark.master") or "local"
@@ -368,9 +354,6 @@ def _start(master: str | None, setup: Setup) -> SparkSession:
     if master is not None and not master.startswith("local"):
         # checked first: Java takes seconds to start
         probe(master, setup.wait)
-    from pyspark import SparkConf, SparkContext
-    from pyspark.sql import SparkSession
-
     launched = launch(setup.settings, master, setup.verbose)
     conf = SparkConf().setAll(list(setup.settings.items()))
     # local[*] is Spark's own default
@@ -449,8 +432,6 @@ def _connect(remote: str, setup: Setup) -> SparkSession:
     wait = setup.wait
     probe(remote, wait)
     _await_server(remote, wait)
-    from pyspark.sql import SparkSession
-
     builder = SparkSession.builder.remote(remote)
     for name, value in setup.settings.items():
         builder = builder.config(name, value)
@@ -467,8 +448,6 @@ def _connect(remote: str, setup: Setup) -> SparkSession:
 
 def _start_server(master: str, setup: Setup) -> SparkSession:
     need_java()
-    from pyspark.sql import SparkSession
-
     # the server is a child process, and takes its Python from the environment only
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # PySpark would start a Java program itself, whose output goes to stderr

@@ -37,13 +37,14 @@ from pyspark.sql.types import (
 
 from olympia_cli.catalog.references import oldest_version, open_snapshot
 from olympia_cli.catalog.versions import read_latest
-from olympia_cli.errors import InvalidOption, VersionNotFound
+from olympia_cli.errors import InvalidOption, SparkMissing, VersionNotFound
 from olympia_cli.names import AtVersion, Latest
 from olympia_cli.spark import iceberg_rows, rows
-from olympia_cli.spark.failures import failures, told
+from olympia_cli.spark.failures import explained, failures, told
 from olympia_cli.spark.iceberg_rows import IcebergTable
 from olympia_cli.spark.options import ReadOptions, is_write, parse_options, parse_write_options, table_options
-from olympia_cli.spark.pins import Pin, batches, open_pinned, pin, store_of
+from olympia_cli.spark.pins import Pin, batches, ddl, open_pinned, pin, store_of
+from olympia_cli.spark.proof import package_zip
 from olympia_cli.spark.rows import plan_versions
 from olympia_cli.storage.protocol import Store
 
@@ -329,10 +330,6 @@ def register(spark: SparkSession, catalog: str | None = None, *, views: bool = F
     `olympia_versions`, `olympia_actions`, `olympia_nodes`, `olympia_files`. The view `olympia_names` has the objects
     without the columns that need their definitions. `options` are those of the reader.
     """
-    from olympia_cli.errors import InvalidOption, SparkMissing
-    from olympia_cli.spark.failures import explained
-    from olympia_cli.spark.proof import package_zip
-
     if views and catalog is None:
         raise InvalidOption("views are of a catalog, and none is given", hint="add catalog=URI")
     if not hasattr(type(spark), "dataSource"):
@@ -345,9 +342,6 @@ def register(spark: SparkSession, catalog: str | None = None, *, views: bool = F
 
 
 def _make_views(spark: SparkSession, options: dict[str, str]) -> None:
-    from olympia_cli.spark import rows
-    from olympia_cli.spark.pins import ddl
-
     reader = spark.read.format("olympia").options(**options)
     for what in COLUMNS:
         reader.load(what).createOrReplaceTempView(f"olympia_{what}")

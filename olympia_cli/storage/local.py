@@ -22,8 +22,9 @@ import errno
 import os
 import stat
 import sys
+from _thread import LockType, allocate_lock, start_new_thread
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from olympia_cli.errors import (
     ExclusiveCreateUnsupported,
@@ -40,6 +41,8 @@ from olympia_cli.errors import (
 )
 from olympia_cli.storage.protocol import (
     ALL,
+    LEAST_LIMIT,
+    PLAIN_PATH,
     TEMPORARY_PREFIX,
     Between,
     FileInfo,
@@ -48,7 +51,6 @@ from olympia_cli.storage.protocol import (
     is_between,
     largest,
 )
-from olympia_cli.storage.together import THREADS, together
 from olympia_cli.uuids import new_uuid
 
 # O_NONBLOCK: opening a FIFO in place of a file must not block
@@ -82,10 +84,18 @@ _REFUSED = (ABSENT | DENIED | FULL) | {
     errno.EINVAL,
 }
 
+T = TypeVar("T")
+
+THREADS = 32
+"""The number of threads that may wait for the disk at once. A blocked thread costs little."""
+
 # All files of a slice are written before the first is synced, so that one journal commit covers many. Few files are a
 # slice each, so that their syncs run in parallel. All threads together hold at most 128 open files.
 _SLICE = 128 // THREADS
 _LINK_ATTEMPTS = 10
+
+
+_NO_NAMES = ("", ".", "..")
 
 
 class _Write(NamedTuple):
@@ -118,15 +128,14 @@ class LocalStore:
 
     def read(self, path: str) -> bytes:
         file, size = self._open(path)
-        limit = self.size_limit(path)
         try:
-            if size > limit:
+            if size > LEAST_LIMIT and size > (limit := self.size_limit(path)):
                 raise FileTooLarge.of(path, size, limit)
             # request one byte more than the size, so that a single call also detects the end of the file
             data = os.read(file, size + 1)
             if len(data) == size:
                 return data
-            parts, total = [data], len(data)
+            limit, parts, total = self.size_limit(path), [data], len(data)
             while data:
                 data = os.read(file, 1 << 20)
                 parts.append(data)
@@ -207,7 +216,7 @@ class LocalStore:
                                 continue
                             if not temporary and entry.name.startswith(TEMPORARY_PREFIX):
                                 continue
-                            if not is_between(path, between):
+                            if between != ALL and not is_between(path, between):
                                 continue
                             found = entry.stat(follow_symlinks=False)
                         except FileNotFoundError:
@@ -239,7 +248,7 @@ class LocalStore:
     def overwrite(self, path: str, data: bytes) -> None:
         self._locate(path)
         folder = self._open_folder(path)
-        write = _Write(path, folder, _temporary_name(), data)
+        write = _Write(path, folder, TEMPORARY_PREFIX + new_uuid(), data)
         try:
             self._write([write])
             try:
@@ -259,7 +268,8 @@ class LocalStore:
             os.close(folder)
 
     def write_hint(self, path: str, data: bytes) -> None:
-        check_path(path)
+        if not PLAIN_PATH.fullmatch(path):
+            check_path(path)
         try:
             self._write_in_place(path, data)
             self.lost_hints.pop(path, None)
@@ -328,11 +338,12 @@ class LocalStore:
         folders: dict[str, int] = {}
         writes: list[_Write] = []
         try:
-            for path, data in files:
+            temporary = [TEMPORARY_PREFIX + new_uuid() for _ in files]
+            for (path, data), name in zip(files, temporary, strict=True):
                 folder = path.rpartition("/")[0]
                 if folder not in folders:
                     folders[folder] = self._open_folder(path)
-                writes.append(_Write(path, folders[folder], _temporary_name(), data))
+                writes.append(_Write(path, folders[folder], name, data))
             yield writes
         finally:
             for write in writes:
@@ -493,9 +504,12 @@ class LocalStore:
 
     def _locate(self, path: str) -> str:
         """Return the path on disk. Raise PathOutside if a folder on the way is a link out of the root."""
-        folder = check_path(path).rpartition("/")[0]
-        if folder not in self._inside:
-            real = self._resolve(folder)
+        folder = path[: path.rfind("/") + 1]
+        name = path[len(folder) :]
+        if folder not in self._inside or name in _NO_NAMES or "\\" in name or "\0" in name:
+            if not PLAIN_PATH.fullmatch(path):
+                check_path(path)
+            real = self._resolve(folder.rstrip("/"))
             # a missing folder is not cached: it may be created later as a link
             if os.path.isdir(real):
                 self._inside.add(folder)
@@ -589,10 +603,6 @@ def _is_folder(full: str) -> bool:
     return os.path.isdir(full) and not os.path.islink(full)
 
 
-def _temporary_name() -> str:
-    return TEMPORARY_PREFIX + new_uuid()
-
-
 def _remove(write: _Write) -> None:
     with contextlib.suppress(OSError):  # expire removes leftovers
         os.unlink(write.temporary, dir_fd=write.folder)
@@ -607,3 +617,70 @@ def _sync(file: int) -> None:
             fcntl.fcntl(file, fcntl.F_FULLFSYNC)
             return
     os.fsync(file)
+
+
+# Parallel work
+
+
+def together(work: Callable[[T], None], items: Sequence[T]) -> None:
+    """Run `work` for each item in the calling thread and helper threads. Return when no thread is running it any more.
+
+    A disk merges fsyncs that wait at the same time.
+
+    After an error no further item is started, and the first error is raised. A single item uses no helper thread.
+    Unlike `threading.Thread`, this does not wait for a thread to start: a late helper finds no item left.
+    """
+    if len(items) <= 1:
+        for item in items:
+            work(item)
+        return
+
+    todo = iter(items)
+    lock = allocate_lock()
+    errors: list[BaseException] = []
+    at_work: list[LockType] = []
+    is_over = False
+
+    def go_on() -> None:
+        try:
+            while not errors:
+                with lock:
+                    item = next(todo, None)
+                if item is None:
+                    return
+                work(item)
+        except BaseException as error:
+            errors.append(error)
+
+    def help_out() -> None:
+        me = allocate_lock()
+        with lock:
+            if is_over:
+                return
+            me.acquire()
+            at_work.append(me)
+        try:
+            go_on()
+        finally:
+            me.release()
+
+    try:
+        with contextlib.suppress(RuntimeError):  # no more threads are available: the running ones do the work
+            for _ in range(min(THREADS, len(items)) - 1):
+                start_new_thread(help_out, ())
+        go_on()
+    except BaseException as error:
+        errors.append(error)
+    while True:
+        try:
+            with lock:
+                is_over = True
+            for helper in at_work:
+                with helper:
+                    pass
+            break
+        except BaseException as error:
+            # on an interrupt, wait too: the threads use files that the caller is about to close
+            errors.append(error)
+    if errors:
+        raise errors[0]

@@ -1,7 +1,8 @@
-"""The common part of the object stores: everything but the requests.
+"""The common part of the stores behind a network: everything but the requests.
 
 A backend provides a `Bucket`, which sends one request per call and classifies its failure. This module adds retries,
-the settling of creations, parallel requests, and hints.
+the settling of creations, parallel requests, ordered listings, and hints. `http_bucket` is the common part of buckets
+whose client is asynchronous and speaks HTTP.
 
 Every operation has the same time limit, whether it reads, lists, creates or deletes. A server restart shorter than the
 limit fails no operation.
@@ -12,9 +13,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from itertools import count, islice
 from typing import TypeVar
@@ -30,10 +33,10 @@ from olympia_cli.errors import (
     StorageFailed,
     StoreError,
 )
-from olympia_cli.storage.bucket import Bucket, closed, size_seconds
 from olympia_cli.storage.protocol import (
     ALL,
     LARGEST,
+    TIME_ALLOWED,
     Between,
     FileInfo,
     InTurn,
@@ -43,7 +46,7 @@ from olympia_cli.storage.protocol import (
     is_temporary,
     largest,
 )
-from olympia_cli.storage.settle import MOMENT, TIME_ALLOWED, Failure, Fate, fair, pause, reason, settle_create
+from olympia_cli.storage.settle import MOMENT, Failure, Fate, fair, pause, reason, settle_create
 
 _WORKERS = 32
 # counted from `write_hint`: `close` must not wait longer for a file that may be lost
@@ -51,7 +54,78 @@ _HINT_SECONDS = 2.0
 # permanent failures: a retry gets the same answer
 _FINAL = (Fate.MISSING, Fate.REFUSED)
 
+# bytes a slow connection carries per second; large files get more time accordingly
+_SLOW_BYTES = 1024 * 1024
+
 T = TypeVar("T")
+
+
+Page = tuple[list[FileInfo], str | None]
+"""Objects of a listing, with their keys as paths, and the token of the next page."""
+
+
+class Bucket(ABC):
+    """The requests of a backend. Each call sends one request, once, within the given seconds.
+
+    The client's own retries are off, so that time limits hold and no request is sent twice unnoticed. A failed request
+    raises Failure, caused by the client's own exception.
+    """
+
+    delete_batch: int
+    """The largest number of keys that `delete` accepts."""
+
+    @property
+    @abstractmethod
+    def uri(self) -> str: ...
+
+    @abstractmethod
+    def get(self, key: str, limit: int, seconds: float) -> bytes:
+        """Return the content of an object. Raise FileTooLarge, inside a Failure, if it exceeds `limit`.
+
+        `seconds` is the time for an empty object; `size_seconds` adds to it for a large one.
+        """
+
+    def begin_get(self, key: str, limit: int, seconds: float) -> Future[bytes] | None:
+        """Like `get`, but return a Future at once. Errors are raised by the Future.
+
+        None means that the client has no such requests, and a thread has to wait for each answer.
+        """
+        return None
+
+    @abstractmethod
+    def get_range(self, key: str, start: int, length: int, seconds: float) -> bytes:
+        """Return up to `length` bytes, and none if the object ends before `start`."""
+
+    @abstractmethod
+    def put(self, key: str, data: bytes, *, exclusive: bool, seconds: float) -> None: ...
+
+    @abstractmethod
+    def head(self, key: str, seconds: float) -> FileInfo:
+        """Return size and time of an object. The path is the key."""
+
+    @abstractmethod
+    def page(self, prefix: str, token: str | None, between: Between, seconds: float) -> Page:
+        """Return up to 1,000 objects in key order.
+
+        The objects begin at the start of `between`, and may extend beyond its end.
+        """
+
+    @abstractmethod
+    def delete(self, keys: list[str], seconds: float) -> dict[str, Failure]:
+        """Delete the keys. Return the failure of each key that could not be deleted. A missing key is not a failure."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+def size_seconds(size: int) -> float:
+    """Return the seconds that a file of this size may take beyond those for an empty file."""
+    return size / _SLOW_BYTES
+
+
+def closed() -> Failure:
+    """Return the failure of a request that was cancelled because its client was closed. Its outcome is unknown."""
+    return Failure(Fate.UNCLEAR, StorageFailed("the connection was closed before an answer came"))
 
 
 class ObjectStore(InTurn):
@@ -155,9 +229,7 @@ class ObjectStore(InTurn):
         return True
 
     def stat(self, path: str) -> FileInfo:
-        key = self._key(path)
-        entry = self._again(partial(self._bucket.head, key))
-        return FileInfo(path, entry.size, entry.modified_at_millis)
+        return replace(self._again(partial(self._bucket.head, self._key(path))), path=path)
 
     def list(self, prefix: str = "", temporary: bool = False, between: Between = ALL) -> Iterator[FileInfo]:
         token: str | None = None
@@ -166,10 +238,10 @@ class ObjectStore(InTurn):
         while True:
             entries, token = self._again(partial(self._bucket.page, self._root + prefix, token, keys))
             for entry in entries:
-                path = entry.key[len(self._root) :]
+                path = entry.path[len(self._root) :]
                 if _names_a_file(path, temporary) and is_between(path, between):
-                    yield FileInfo(path, entry.size, entry.modified_at_millis)
-            if token is None or (keys[1] is not None and entries and entries[-1].key > keys[1]):
+                    yield replace(entry, path=path)
+            if token is None or (keys[1] is not None and entries and entries[-1].path > keys[1]):
                 return
 
     def delete_many(self, paths: Iterable[str]) -> None:
@@ -236,6 +308,8 @@ class ObjectStore(InTurn):
         try:
             first = self._bucket.begin_get(self._key(path), self.size_limit(path), self._time_allowed)
         except (PathOutside, Failure):
+            return self._submit(self._read_or_error, path)
+        if first is None:
             return self._submit(self._read_or_error, path)
         first.add_done_callback(heard)
         return told

@@ -12,8 +12,7 @@ from urllib.parse import unquote, urlsplit
 from olympia_cli.errors import InvalidLocation, InvalidOption, PathOutside, quoted
 from olympia_cli.masking import carries_secret
 from olympia_cli.names import parse_duration
-from olympia_cli.storage.protocol import SizeLimit, Store, check_path, largest
-from olympia_cli.storage.settle import TIME_ALLOWED
+from olympia_cli.storage.protocol import TIME_ALLOWED, SizeLimit, Store, check_path, largest
 
 if TYPE_CHECKING:
     from olympia_cli.storage.local import LocalStore

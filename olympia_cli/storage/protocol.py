@@ -25,6 +25,7 @@ Stores are thread-safe.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -34,8 +35,14 @@ from olympia_cli.errors import OlympiaError, PathOutside, StoreError
 LARGEST = 2**28
 """The default limit for reading a whole file, in bytes."""
 
+TIME_ALLOWED = 30.0
+"""The default time limit of an operation over a network, in seconds."""
+
+LEAST_LIMIT = 2**20
+"""The smallest limit. A store may read a file of this size without a look at its limit."""
+
 SizeLimit = Callable[[str], int]
-"""Returns the size limit of the file at a path, in bytes."""
+"""Returns the size limit of the file at a path, in bytes. No limit is below `LEAST_LIMIT`."""
 
 
 def largest(path: str) -> int:
@@ -166,11 +173,14 @@ def is_between(path: str, between: Between) -> bool:
     return after < path and (until is None or path <= until)
 
 
+PLAIN_PATH = re.compile(r"(?!\.)[^/\\\0]+(?:/(?!\.)[^/\\\0]+)*")
+"""Matches nearly all paths that `check_path` accepts: no part is empty or hidden."""
+
+
 def check_path(path: str) -> str:
     """Return the path. Raise PathOutside unless it stays below the store's root on every backend."""
-    text = f"/{path}/"
-    if not ("//" in text or "/." in text or "\\" in text or "\0" in text):
-        return path  # fast path for nearly all paths
+    if PLAIN_PATH.fullmatch(path):
+        return path
     parts = path.replace("\\", "/").split("/")
     if "\0" in path or not parts[0] or "" in path.split("/") or "." in parts or ".." in parts:
         raise PathOutside(f"not a path inside a store: {path!a}", hint="")

@@ -23,10 +23,10 @@ from collections.abc import Callable
 from enum import Enum
 
 from olympia_cli.errors import FileTooLarge, OlympiaError, OutcomeUnknown, PathTaken, StorageFailed
+from olympia_cli.storage.protocol import TIME_ALLOWED
 
-TIME_ALLOWED = 30.0
-# seconds; too short to send or read anything
 MOMENT = 0.01
+"""Seconds, too short to send or read anything."""
 
 
 class Fate(Enum):

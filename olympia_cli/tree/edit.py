@@ -43,12 +43,14 @@ def _load_paths(reader: NodeReader, root: Node, changes: Mapping[str, str | None
     while level:
         wanted: dict[tuple[int, int], tuple[Node, int, list[str], str | None, str | None]] = {}
         for node, keys, low, high in level:
-            if node.is_leaf:
+            if not node.children:
                 continue
             for at, found, some in _by_child(node, keys):
                 if not found or changes[some[0]] is None:
                     # a removed key of an inner node is replaced by its predecessor, from the child to its left
                     wanted.setdefault((id(node), at), (node, at, [], low, high))[2].extend(some)
+        if not wanted:
+            break
         ways = list(wanted.values())
         children = [node.children[at] for node, at, *_ in ways]
         level = []

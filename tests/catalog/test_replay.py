@@ -9,8 +9,9 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.lineage import Followed
+from olympia_cli.catalog.properties import EXPIRE_OLDEST
 from olympia_cli.catalog.replay import catalog_after, moved, replay, rollback_target, tells_all, touched
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, Snapshot
+from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.staging import NO_LONGER_FITS
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName, InvalidOption, Unsupported, VersionNotFound

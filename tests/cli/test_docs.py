@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from olympia_cli import errors
-from olympia_cli.catalog.staging import SETTINGS
+from olympia_cli.catalog.properties import SETTINGS
 from olympia_cli.errors import OlympiaError
 from olympia_cli.ops.fsck import CODES as CODES_OF_FSCK
 from olympia_cli.ops.fsck import severity

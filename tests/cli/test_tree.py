@@ -131,7 +131,7 @@ def test_pointers_that_lead_in_a_circle_or_outside() -> None:
     top = Node(("B===a ", "B===b "), ("def/ns/1", "def/ns/2"), (own, own, "../outside"))
     data = encode_root(Root(top, "def/catalog/x", 1, sizes=Sizes(8, 2, 2, 2)), [])
     reasons: set[str] = set()
-    file = RootFile(0, 32, data)
+    file = RootFile.of(0, 32, data)
     shape = tree_shape(store, file, depth=None, max_children=None, on_node=lambda node: reasons.add(node.reason))
     assert len(shape.levels) <= 66
     assert any("outside" in reason for reason in reasons)
@@ -148,7 +148,7 @@ def test_an_order_that_no_tree_has() -> None:
     store, path = MemoryStore(), "def/catalog/x.binpb"
     store.create(path, definitions.encode(definitions.body(CatalogDef(id="x", order=1)), path))
     data = encode_root(Root(Node(("B===a ",), ("def/ns/1",)), path, 1), [])
-    shape = tree_shape(store, RootFile(0, 32, data), depth=None, max_children=None)
+    shape = tree_shape(store, RootFile.of(0, 32, data), depth=None, max_children=None)
     assert [(level["keys"], level["fill"]) for level in shape.describe()["levels"]] == [(1, None)]
 
 

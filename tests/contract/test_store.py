@@ -148,21 +148,21 @@ class TestReadingLargeFiles:
 
     @pytest.fixture
     def small(self, store):
-        store.create_many({"small": b"12345678", "large": b"123456789", "huge": LARGE})
-        store.size_limit = lambda path: 8
+        store.create_many({"small": LARGE[: 2**20], "large": LARGE[: 2**20 + 1], "huge": LARGE})
+        store.size_limit = lambda path: 2**20
         return store
 
     def test_reading_a_too_large_file_is_an_error(self, small):
-        assert small.read("small") == b"12345678"
-        for path, shown in (("large", "9 bytes"), ("huge", f"{len(LARGE):,} bytes")):
-            with pytest.raises(FileTooLarge, match=rf"too large \({shown}\): the limit is 8 bytes") as raised:
+        assert small.read("small") == LARGE[: 2**20]
+        for path, shown in (("large", "1,048,577 bytes"), ("huge", f"{len(LARGE):,} bytes")):
+            with pytest.raises(FileTooLarge, match=rf"too large \({shown}\): the limit is 1,048,576 bytes") as raised:
                 small.read(path)
             assert path in raised.value.path
             assert raised.value.exit_code == 40
 
     def test_it_is_a_value_among_many(self, small):
         found = dict(small.read_many(["large", "small", "huge"]))
-        assert found["small"] == b"12345678"
+        assert found["small"] == LARGE[: 2**20]
         assert isinstance(found["large"], FileTooLarge)
         assert isinstance(found["huge"], FileTooLarge)
 

@@ -84,7 +84,7 @@ def test_every_definition_is_verified_and_has_its_recorded_content(name, path):
 @every_catalog
 def test_the_tree_has_several_levels(name):
     path = "vn/01" + "0" * 30
-    root = Snapshot(STORES[name], RootFile(2, 32, STORES[name].read(path))).root
+    root = Snapshot(STORES[name], RootFile.of(2, 32, STORES[name].read(path))).root
     assert not root.node.is_leaf
     child = decode_node(STORES[name].read(root.node.children[0]), root.node.children[0]).node
     assert not child.is_leaf

@@ -499,7 +499,7 @@ class TestDamage:
                 continue
             seen += 1
             try:
-                Snapshot(store, RootFile(1, 32, flipped)).find(NamespaceName("n" * 40))
+                Snapshot(store, RootFile.of(1, 32, flipped)).find(NamespaceName("n" * 40))
             except Damaged:
                 continue
             except Exception as error:

@@ -14,6 +14,7 @@ from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.format.paths import (
     JAVA_WIDTH,
     LATEST,
+    LEAST_LIMIT,
     MAX_VERSION,
     OLDEST,
     WIDTH,
@@ -30,6 +31,7 @@ from olympia_cli.format.paths import (
     transaction_save_path,
 )
 from olympia_cli.names import Kind, NamespaceName, TableName, ViewName
+from olympia_cli.storage import protocol
 from olympia_cli.storage.protocol import check_path
 
 QUICK = settings(max_examples=200, deadline=None, derandomize=True)
@@ -323,3 +325,7 @@ def test_pointers_are_plain_together_when_each_is():
             assert check_pointer(pointer, "holder") == check_path(pointer) == pointer
         seen[plain] += 1
     assert min(seen.values()) > 500
+
+
+def test_no_limit_is_below_the_one_that_stores_assume():
+    assert LEAST_LIMIT >= protocol.LEAST_LIMIT

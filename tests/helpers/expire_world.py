@@ -81,7 +81,7 @@ class World(WrappedStore):
         """The transaction of each version that came after the latest one when it was created."""
         found = {}
         for version, data in self._created.items():
-            info = commit_info(Snapshot(self, RootFile(version, 32, data)).actions())
+            info = commit_info(Snapshot(self, RootFile.of(version, 32, data)).actions())
             assert info is not None
             found[version] = info.transaction_id
         return found
@@ -133,7 +133,7 @@ class World(WrappedStore):
     def contents(self, version: int) -> dict[str, str]:
         """Return the content of a version, even of a deleted one: ids by name."""
         past = MemoryStore("past", self.ever)
-        return listed(Snapshot(past, RootFile(version, 32, past.read(root_path(version)))))
+        return listed(Snapshot(past, RootFile.of(version, 32, past.read(root_path(version)))))
 
     def copy(self) -> World:
         return World(self.files, self.clock.wall)

@@ -13,8 +13,9 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from olympia_cli import Catalog
+from olympia_cli.catalog.properties import ONE_SDK
 from olympia_cli.iceberg import OlympiaCatalog
-from olympia_cli.iceberg.settings import ONE_SDK, io_properties, store_options
+from olympia_cli.iceberg.settings import io_properties, store_options
 from olympia_cli.importers.deltacat.imports import DeltacatImport
 from olympia_cli.importers.deltacat.index import FOREVER
 from olympia_cli.importers.deltacat.source import Source

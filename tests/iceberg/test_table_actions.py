@@ -22,7 +22,7 @@ from olympia_cli.format.pb.actions_pb2 import (
 )
 from olympia_cli.iceberg import OlympiaCatalog, changes
 from olympia_cli.iceberg.changes import actions_of
-from olympia_cli.ops.inspect.describe import action_detail
+from olympia_cli.ops.inspect.actions import action_detail
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "part": ["a", "b", "b"]})
 

@@ -26,6 +26,7 @@ from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.wire import Garbled
 from olympia_cli.names import AtTime, AtVersion, Latest
 from olympia_cli.storage.local import LocalStore
+from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
 from tests.helpers.iox_catalog import IoxCatalog, encode, rows
 from tests.helpers.stores import CountingStore, CuttingStore, PowerCut
@@ -102,7 +103,9 @@ def test_each_file_is_read_once(iox):
 
 
 def test_a_file_that_is_too_large_is_not_read(iox):
-    store = LocalStore(str(iox.folder))
+    # the files are smaller than any limit of a LocalStore
+    files = [file for file in iox.folder.rglob("*") if file.is_file()]
+    store = MemoryStore(files={str(file.relative_to(iox.folder)): (file.read_bytes(), 0) for file in files})
     store.size_limit = lambda path: 100
     with Source(store, str(iox.folder)) as there:
         with pytest.raises(Damaged, match="the limit is 100 bytes") as error:

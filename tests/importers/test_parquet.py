@@ -11,6 +11,7 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import PY_IO_IMPL
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.properties import PARQUET_FILES
 from olympia_cli.errors import OlympiaError
 from olympia_cli.format.node import Sizes
 from olympia_cli.format.pb.objects_pb2 import ViewDef
@@ -19,7 +20,7 @@ from olympia_cli.importers.footers import MOST_BYTES, LocalFooters, open_io, rea
 from olympia_cli.importers.objects import Renaming
 from olympia_cli.importers.parquet import find_folders
 from olympia_cli.importers.parquet_tables import ParquetImport
-from olympia_cli.importers.result import PARQUET_FILES, ImportResult
+from olympia_cli.importers.result import ImportResult
 from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.protocol import FileInfo
 from tests.helpers.adopting import CountingIO, CuttingIO, write_parquet

@@ -25,8 +25,9 @@ from olympia_cli.catalog import commit, distributed, references, staging, versio
 from olympia_cli.catalog import replay as replay_actions
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import FileWriter
+from olympia_cli.catalog.properties import EXPIRE_OLDEST, EXPIRE_PURGED
 from olympia_cli.catalog.retained import QuarantineMark, purged_before, read_quarantine, write_quarantine
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, expired_before
+from olympia_cli.catalog.snapshot import expired_before
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import (
     Damaged,

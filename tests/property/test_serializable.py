@@ -9,7 +9,7 @@ import os
 
 import pytest
 
-from olympia_cli.catalog import commit, staging, transaction
+from olympia_cli.catalog import conflicts, staging, transaction
 from olympia_cli.catalog.conflicts import settle
 from tests.helpers.histories import Playing, draw, shrink, start
 from tests.helpers.serial_orders import violation
@@ -44,7 +44,7 @@ def _forget_merged(pending, commits, level):
     [
         (50, transaction, "_looked_at", lambda action: [action.name]),
         (145, staging, "check_location", lambda name, now, change: None),
-        (3059, commit, "settle", _forget_merged),
+        (3059, conflicts, "settle", _forget_merged),
     ],
 )
 def test_histories_detect_a_weakened_conflict_rule(monkeypatch, seed, where, rule, weaker):

@@ -12,8 +12,7 @@ from olympia_cli.tree.bulk import bulk_load
 from olympia_cli.tree.diff import diff
 from olympia_cli.tree.edit import edit
 from olympia_cli.tree.load import NodeReader
-from olympia_cli.tree.scan import scan
-from olympia_cli.tree.search import search
+from olympia_cli.tree.search import scan, search
 from tests.helpers.trees import check_tree, write_node, write_tree
 
 pytestmark = pytest.mark.usefixtures("decoded_once")

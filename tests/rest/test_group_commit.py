@@ -38,6 +38,7 @@ from olympia_cli.storage.local import LocalStore
 from olympia_cli.storage.memory import MemoryStore
 from tests.helpers.check import check_catalog
 from tests.helpers.patience import PATIENCE, wait_until
+from tests.helpers.serving import serving
 from tests.helpers.stores import AmbiguousStore, CountingStore, WrappedStore
 
 FILES = PyIcebergFiles(lambda location: PyArrowFileIO())
@@ -433,3 +434,19 @@ def test_nothing_is_committed_into_a_gap(group, store):
     with pytest.raises(Damaged):
         group.catalog.commit(plain)
     store.delete_many([stray])
+
+
+def test_a_table_with_a_damaged_definition_can_be_dropped(tmp_path):
+    store = LocalStore(tmp_path)
+    catalog = Catalog.create(store)
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("n"))
+        transaction.create_table(TableName("n", "t"), "s3://b/m.json")
+    path = catalog.snapshot().find(TableName("n", "t"))
+    assert path is not None
+    sound = (tmp_path / path).read_bytes()
+    with serving(store) as served:
+        (tmp_path / path).write_bytes(b"damaged")
+        assert served.http.delete("/v1/namespaces/n/tables/t").status_code == 204
+        # older versions still have it
+        (tmp_path / path).write_bytes(sound)

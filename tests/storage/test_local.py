@@ -25,8 +25,7 @@ from olympia_cli.errors import (
     StorageFailed,
     StorageFull,
 )
-from olympia_cli.storage.local import LocalStore
-from olympia_cli.storage.together import THREADS
+from olympia_cli.storage.local import THREADS, LocalStore
 from tests.helpers.disk import Recorder
 from tests.helpers.in_place import THINGS, put
 
@@ -561,14 +560,14 @@ class TestWhatADiskAnswers:
         def refuse(work, words):
             raise RuntimeError("can't start new thread")
 
-        monkeypatch.setattr("olympia_cli.storage.together.start_new_thread", refuse)
+        monkeypatch.setattr("olympia_cli.storage.local.start_new_thread", refuse)
         files = {f"a/{n}": b"%d" % n for n in range(100)}
         store.create_many(files)
         assert dict(store.read_many(files)) == files
 
     def test_calls_do_not_wait_for_late_threads(self, store, root, monkeypatch):
         late = []
-        monkeypatch.setattr("olympia_cli.storage.together.start_new_thread", lambda work, words: late.append(work))
+        monkeypatch.setattr("olympia_cli.storage.local.start_new_thread", lambda work, words: late.append(work))
         files = {f"a/{n}": b"%d" % n for n in range(100)}
         store.create_many(files)
         before = files_below(root)
@@ -808,6 +807,16 @@ class TestLinks:
         [info] = store.list()
         assert (info.path, info.size) == ("vn/1", os.lstat(root / "vn/1").st_size)
         assert temporaries(root) == []
+
+    @pytest.mark.parametrize("path", ["", "/1", "vn/", "vn/.", "vn/..", "vn//1", "vn/1/../1", "vn/..\\1", "vn/\0"])
+    def test_a_folder_in_use_does_not_make_a_path_valid(self, store, path):
+        """A store remembers the folders that it has checked, and checks the last part of a path each time."""
+        store.create("vn/1", b"1")
+        store.create("1", b"1")
+        assert (store.read("vn/1"), store.read("1")) == (b"1", b"1")
+        for use in (store.read, store.exists, store.stat, lambda path: store.create(path, b"")):
+            with pytest.raises(PathOutside):
+                use(path)
 
     def test_deleting_and_overwriting_concern_the_link(self, store, root, outside, link):
         link("vn/1", outside / "secret")

@@ -16,8 +16,8 @@ from olympia_cli.errors import (
     StorageDenied,
     StorageFailed,
 )
-from olympia_cli.storage.bucket import wait_for
 from olympia_cli.storage.gcs import GcsStore
+from olympia_cli.storage.http_bucket import wait_for
 from olympia_cli.storage.objects import ObjectStore
 from olympia_cli.storage.s3 import S3Store
 from olympia_cli.storage.settle import Failure, Fate

@@ -13,8 +13,7 @@ from olympia_cli.tree.bulk import bulk_load
 from olympia_cli.tree.diff import diff
 from olympia_cli.tree.edit import edit
 from olympia_cli.tree.load import NodeReader
-from olympia_cli.tree.scan import scan
-from olympia_cli.tree.search import depth, search
+from olympia_cli.tree.search import depth, scan, search
 from tests.helpers.stores import CountingStore
 from tests.helpers.trees import check_tree, write_node, write_tree
 

@@ -35,7 +35,7 @@ def show(ctx: typer.Context, at: At = None) -> None:
     Order, name sizes and node size are fixed. Properties (also those of retention), the lifetime of transactions and
     their isolation can be altered.
     """
-    from olympia_cli.catalog.staging import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
+    from olympia_cli.catalog.properties import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
     from olympia_cli.ops.inspect import describe_properties, isolation_word
 
     session = Session(ctx)

@@ -96,7 +96,7 @@ def run(
 
 def _like(former: CatalogDef | None) -> dict[str, Any]:
     """Return the settings of the former catalog, as far as they are known, for `Catalog.create`."""
-    from olympia_cli.catalog.staging import known_settings
+    from olympia_cli.catalog.properties import known_settings
 
     if former is None:
         return {}

@@ -17,7 +17,22 @@ from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
-from olympia_cli.catalog.staging import RESERVED
+from olympia_cli.catalog.properties import (
+    DELTACAT,
+    DELTACAT_CATALOG,
+    DELTACAT_DESCRIPTION,
+    DELTACAT_HISTORY,
+    DELTACAT_LEFT_OUT,
+    DELTACAT_METADATA,
+    DELTACAT_NAMESPACE,
+    DELTACAT_PROPERTY,
+    DELTACAT_REWRITTEN,
+    DELTACAT_TABLE,
+    DELTACAT_TRANSACTION,
+    DELTACAT_VERSION,
+    FORMER_NAME,
+    RESERVED,
+)
 from olympia_cli.catalog.transaction import Transaction
 from olympia_cli.errors import InvalidName, InvalidOption
 from olympia_cli.format import definitions
@@ -47,25 +62,7 @@ from olympia_cli.importers.deltacat.tables import (
 from olympia_cli.importers.footers import SourceFolder
 from olympia_cli.importers.objects import CHANGED_HERE, Key, PresentObjects, Renaming
 from olympia_cli.importers.olympia import ImportNote, check_into, read_note
-from olympia_cli.importers.result import (
-    DELTACAT,
-    DELTACAT_CATALOG,
-    DELTACAT_DESCRIPTION,
-    DELTACAT_HISTORY,
-    DELTACAT_LEFT_OUT,
-    DELTACAT_METADATA,
-    DELTACAT_NAMESPACE,
-    DELTACAT_PROPERTY,
-    DELTACAT_REWRITTEN,
-    DELTACAT_TABLE,
-    DELTACAT_TRANSACTION,
-    DELTACAT_VERSION,
-    FORMER_NAME,
-    ImportAdvice,
-    ImportedTable,
-    ImportResult,
-    Omission,
-)
+from olympia_cli.importers.result import ImportAdvice, ImportedTable, ImportResult, Omission
 from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, as_found, time_text
 
 _NAMES = (DELTACAT_NAMESPACE, DELTACAT_TABLE, FORMER_NAME)

@@ -20,15 +20,8 @@ from pyiceberg.io import InputFile, load_file_io
 from pyiceberg.manifest import DataFile
 from pyiceberg.table.metadata import TableMetadata
 
-from olympia_cli.iceberg import (
-    ONE_SDK,
-    decode_metadata,
-    encode_metadata,
-    folder_store,
-    parse_location,
-    same_sdk,
-    write_rows,
-)
+from olympia_cli.catalog.properties import ONE_SDK
+from olympia_cli.iceberg import decode_metadata, encode_metadata, folder_store, parse_location, same_sdk, write_rows
 from olympia_cli.importers.deltacat.metadata import Entry, TableVersion
 from olympia_cli.importers.deltacat.rows import fitted, is_readable, read_rows
 from olympia_cli.importers.deltacat.schemas import ID, Unfit, arrow_schema

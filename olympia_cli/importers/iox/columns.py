@@ -21,8 +21,8 @@ from pyiceberg.types import (
 )
 from pyiceberg.utils.truncate import truncate_upper_bound_text_string
 
-from olympia_cli.importers.iox.transactions import Chunk
-from olympia_cli.importers.wire import Garbled, bytes_of, fields, number_of, read_struct, text_of
+from olympia_cli.importers.iox.transactions import Chunk, read_chunk
+from olympia_cli.importers.wire import Garbled, read_struct
 
 # Decode the footers of Parquet files that a catalog stores: columns, statistics, and IOx's own metadata. Pure.
 
@@ -179,18 +179,7 @@ def _value(data: bytes | None, physical: int) -> Value | None:
 
 
 def _described(data: memoryview, rows: int, columns: list[Column]) -> Footer:
-    table = partition = ""
-    id: bytes | int = 0
-    for number, _, value in fields(data):
-        match number:
-            case 3:
-                table = text_of(value)
-            case 4:
-                partition = text_of(value)
-            case 5:
-                id = number_of(value)
-            case 11:
-                id = bytes(bytes_of(value))
+    table, partition, id = read_chunk(data, (3, 4, 5, 11))
     if not table:
         raise Garbled("its footer does not say which table it is of")
     return Footer(table, partition, (table, partition, id), rows, columns)

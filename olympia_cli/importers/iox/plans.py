@@ -19,12 +19,13 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadataV3
 from pyiceberg.types import PrimitiveType
 
+from olympia_cli.catalog.properties import IOX_SOURCE, IOX_STATE
 from olympia_cli.iceberg import OlympiaCatalog, identifier_of
 from olympia_cli.importers.iox.columns import TIME, Conflict, Footer, columns_of, decode_footer, united
 from olympia_cli.importers.iox.source import DATA, LiveFile, Source, State
 from olympia_cli.importers.iox.transactions import Comparison, Predicate
 from olympia_cli.importers.objects import Renaming
-from olympia_cli.importers.result import IOX_SOURCE, IOX_STATE, ImportedTable, ImportResult, Omission
+from olympia_cli.importers.result import ImportedTable, ImportResult, Omission
 from olympia_cli.importers.wire import Garbled
 from olympia_cli.names import Kind, TableName, as_found
 

@@ -24,7 +24,15 @@ from pyiceberg.table.update import AddSchemaUpdate, SetCurrentSchemaUpdate, SetP
 from pyiceberg.types import NestedField, PrimitiveType
 
 from olympia_cli.catalog.clock import Clock
-from olympia_cli.catalog.staging import IMPORTED
+from olympia_cli.catalog.properties import (
+    FORMER_NAME,
+    IMPORTED,
+    IOX_REVISION,
+    IOX_SOURCE,
+    IOX_STATE,
+    IOX_TIME,
+    IOX_TRANSACTION,
+)
 from olympia_cli.errors import Damaged, InvalidOption
 from olympia_cli.format.strict_json import read_json
 from olympia_cli.iceberg import (
@@ -41,16 +49,7 @@ from olympia_cli.iceberg import (
 from olympia_cli.importers.iox.columns import statistics
 from olympia_cli.importers.iox.plans import Plan, Planner, WantedFile, count, deleted_rows
 from olympia_cli.importers.iox.source import Source, State
-from olympia_cli.importers.result import (
-    FORMER_NAME,
-    IOX_REVISION,
-    IOX_SOURCE,
-    IOX_STATE,
-    IOX_TIME,
-    IOX_TRANSACTION,
-    ImportResult,
-    Omission,
-)
+from olympia_cli.importers.result import ImportResult, Omission
 from olympia_cli.names import AtTime, SettledReference, time_text
 
 # A run of an import: which states are imported, and the note about them.

@@ -135,24 +135,25 @@ def _tombstone(data: memoryview) -> Tombstone:
         if number == 1:
             predicate = _predicate(bytes_of(value))
         elif number == 2:
-            chunks.append(_chunk(bytes_of(value)))
+            chunks.append(read_chunk(bytes_of(value), (1, 2, 3, 4)))
     if predicate is None:
         raise Garbled("a delete has no predicate")
     return Tombstone(predicate, tuple(chunks))
 
 
-def _chunk(data: memoryview) -> Chunk:
+def read_chunk(data: memoryview, numbers: tuple[int, int, int, int]) -> Chunk:
+    """Return the chunk in a message. `numbers` are the fields with its table, partition, number and UUID."""
     table = partition = ""
     id: bytes | int = 0
     for number, _, value in fields(data):
-        match number:
-            case 1:
+        match numbers.index(number) if number in numbers else None:
+            case 0:
                 table = text_of(value)
-            case 2:
+            case 1:
                 partition = text_of(value)
-            case 3:
+            case 2:
                 id = number_of(value)
-            case 4:
+            case 3:
                 id = bytes(bytes_of(value))
     return table, partition, id
 

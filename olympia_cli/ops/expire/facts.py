@@ -156,7 +156,7 @@ def _list_roots(latest: Snapshot) -> dict[int, int]:
         # a listing is not atomic: it may show a new version without the one before it
         if version not in written and not store.exists(root_path(version)):
             raise behind_gap(latest, version, last)
-    hint = latest.file.hint
+    hint = latest.hint
     if lost_versions(hint, last, latest.definition):
         raise Refused(
             f"vn/latest names version {hint}, but the last root is that of version {head}: one may be lost",

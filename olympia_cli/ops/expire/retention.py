@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
+from olympia_cli.catalog.properties import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.staging import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS, MAX_AGE, MIN_VERSIONS
 from olympia_cli.errors import Damaged, InvalidReference, PathMissing, Refused, StoreError
 from olympia_cli.format import definitions
 from olympia_cli.format.actions import EXPIRES, decode_action

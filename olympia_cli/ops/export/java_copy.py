@@ -157,7 +157,7 @@ class _Writing:
     def _read_back(self, keys: dict[str, str], root: bytes) -> None:
         """Read the copy as a catalog of the SDK. Raise Damaged unless it is complete."""
         self.progress.phase("reading it back")
-        copy = Snapshot(self.dest, RootFile(COPY_VERSION, JAVA_WIDTH, root))
+        copy = Snapshot(self.dest, RootFile.of(COPY_VERSION, JAVA_WIDTH, root))
         copied_keys = {copy.keys.encode(name): path for kind in _KINDS for name, path in copy.scan(kind)}
         if copied_keys != keys:
             raise Damaged("F209", copy.file.path, "the copy read back differs from what was written", hint="copy again")

@@ -241,7 +241,7 @@ def plan_deletion(
     path = root_path(record.version)
     progress.phase("reading the export's files")
     try:
-        root = Snapshot(dest, RootFile(record.version, WIDTH, dest.read(path)))
+        root = Snapshot(dest, RootFile.of(record.version, WIDTH, dest.read(path)))
         reach = Reach(dest, NodeRules.of(root), progress=progress)
         reach.add([(path, root.file.data)])
     except (Damaged, PathMissing) as error:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from olympia_cli.catalog.properties import ACKNOWLEDGED
 from olympia_cli.catalog.retained import KnownDamage, kept_aside_before, purged_before, read_acknowledged
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.ops.fsck.findings import (

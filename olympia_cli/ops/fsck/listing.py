@@ -9,7 +9,7 @@ from bisect import insort
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from olympia_cli.catalog.retained import EXPIRE_QUARANTINE
+from olympia_cli.catalog.properties import EXPIRE_QUARANTINE
 from olympia_cli.errors import Damaged, OlympiaError
 from olympia_cli.format.paths import (
     JAVA_WIDTH,

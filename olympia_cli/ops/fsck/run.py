@@ -12,9 +12,10 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from olympia_cli.catalog.clock import Clock, SystemClock
+from olympia_cli.catalog.properties import EXPORT_PREFIX
 from olympia_cli.catalog.references import dated_ahead, way_out
 from olympia_cli.catalog.retained import parse_record, resting_mark
-from olympia_cli.catalog.snapshot import EXPORT_PREFIX, Snapshot
+from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import ExportNotFound, OlympiaError, VersionNotFound, quoted
 from olympia_cli.names import Ago, AtExport, AtTime, AtVersion, Latest, OnDay, Reference, settle

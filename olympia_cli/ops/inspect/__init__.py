@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
+    from olympia_cli.ops.inspect.actions import describe_action, describe_actions
     from olympia_cli.ops.inspect.changes import (
         LogEntry,
         ObjectChange,
@@ -20,14 +21,7 @@ if TYPE_CHECKING:
         log,
         log_between,
     )
-    from olympia_cli.ops.inspect.describe import (
-        describe_action,
-        describe_actions,
-        describe_name,
-        describe_object,
-        describe_properties,
-        isolation_word,
-    )
+    from olympia_cli.ops.inspect.describe import describe_name, describe_object, describe_properties, isolation_word
     from olympia_cli.ops.inspect.health import (
         SHOW_CLOCK,
         Reason,

@@ -335,7 +335,7 @@ def read_entry(version: int, data: bytes | Damaged, near: Snapshot) -> LogEntry:
     try:
         if isinstance(data, Damaged):
             raise data
-        file = RootFile(version, near.file.width, data)
+        file = RootFile.of(version, near.file.width, data)
         root, rows = (None, None) if file.java else decode_commit(data, file.path)
         snapshot = Snapshot(near.store, file, near, root)
         if not snapshot.in_place:

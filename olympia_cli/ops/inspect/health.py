@@ -10,10 +10,10 @@ from typing import Any
 from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS
 from olympia_cli.catalog.distributed import Saved, State, UnreadableSave
+from olympia_cli.catalog.properties import DEFAULT_MAX_AGE, FSCK_MAX_AGE, MAX_AGE
 from olympia_cli.catalog.references import at_version, dated_ahead, oldest_version, resolve, way_out
 from olympia_cli.catalog.retained import ExportRecord, lost_reason, lost_versions, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
-from olympia_cli.catalog.staging import DEFAULT_MAX_AGE, FSCK_MAX_AGE, MAX_AGE
 from olympia_cli.catalog.versions import Hints, read_hints
 from olympia_cli.errors import (
     Damaged,

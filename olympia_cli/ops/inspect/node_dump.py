@@ -19,7 +19,8 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.format.salvage import LOST, Cell, Lost, Problem, Salvage, salvage
 from olympia_cli.names import NamespaceName, ObjectName, TableName, ViewName, parse_table, plural
 from olympia_cli.ops.fsck import read_actions
-from olympia_cli.ops.inspect.describe import describe_action, describe_known, describe_name
+from olympia_cli.ops.inspect.actions import describe_action
+from olympia_cli.ops.inspect.describe import describe_known, describe_name
 from olympia_cli.ops.inspect.node_target import NodeBytes, catalog_sizes, find_node
 from olympia_cli.ops.walk import (
     OBJECT_KEY,

@@ -13,8 +13,9 @@ from olympia_cli.catalog.references import at_version
 from olympia_cli.errors import Damaged, PathOutside, TransactionExpired
 from olympia_cli.format.actions import Action, changes
 from olympia_cli.names import time_text
+from olympia_cli.ops.inspect.actions import describe_actions
 from olympia_cli.ops.inspect.changes import told_changes
-from olympia_cli.ops.inspect.describe import describe_actions, isolation_word
+from olympia_cli.ops.inspect.describe import isolation_word
 
 
 def list_transactions(catalog: Catalog) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ from olympia_cli.catalog.catalog import DAY_MILLIS, Catalog
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import HALF_AN_HOUR_MILLIS, Author
 from olympia_cli.catalog.distributed import Saved, State
+from olympia_cli.catalog.properties import EXPIRE_OLDEST, EXPIRE_PURGED
 from olympia_cli.catalog.repair_commit import (
     NewDefinition,
     Repair,
@@ -36,14 +37,7 @@ from olympia_cli.catalog.retained import (
     without_protection,
     write_promotion,
 )
-from olympia_cli.catalog.snapshot import (
-    EXPIRE_OLDEST,
-    EXPIRE_PURGED,
-    CatalogObject,
-    ObjectDefinition,
-    Snapshot,
-    read_object,
-)
+from olympia_cli.catalog.snapshot import CatalogObject, ObjectDefinition, Snapshot, read_object
 from olympia_cli.catalog.versions import Hints, read_hints, read_root
 from olympia_cli.errors import (
     CatalogNotFound,
@@ -71,7 +65,7 @@ from olympia_cli.ops.repair.repair import Quarantine, plan_hints, settle_quarant
 from olympia_cli.ops.repair.salvage import gather, left_definition
 from olympia_cli.ops.walk import Flaw, failures_pass
 from olympia_cli.storage.protocol import Store
-from olympia_cli.tree.scan import scan
+from olympia_cli.tree.search import scan
 
 MOST_LOST = 10_000
 """The largest number of names of lost versions to keep. A wider gap means that the root behind it is a stray."""

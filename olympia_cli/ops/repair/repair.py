@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.commit import Author, written_by_java
+from olympia_cli.catalog.properties import EXPIRE_OLDEST, EXPIRE_PURGED
 from olympia_cli.catalog.repair_commit import Built, Repair, check_head, commit_repair
 from olympia_cli.catalog.retained import (
     QuarantineMark,
@@ -24,7 +25,7 @@ from olympia_cli.catalog.retained import (
     read_quarantine,
     write_quarantine,
 )
-from olympia_cli.catalog.snapshot import EXPIRE_OLDEST, EXPIRE_PURGED, check_supported, expired_before, marked_oldest
+from olympia_cli.catalog.snapshot import check_supported, expired_before, marked_oldest
 from olympia_cli.catalog.versions import Hints, catalog_not_found, read_hints, what_remains
 from olympia_cli.errors import CommitConflict, InvalidOption, OlympiaError, PartlyDone, PathMissing, Refused
 from olympia_cli.format.definitions import sizes_of

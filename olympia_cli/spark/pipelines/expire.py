@@ -15,6 +15,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+from pyspark.sql import functions
 
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import check_pointer, file_kind, parse_root_path
@@ -248,10 +249,12 @@ def _judged(sweep: Sweep, facts: Iterable[DataFrame], parts: int, stack: ExitSta
     Each DataFrame of `facts` has facts about some of the files; see `known`. A row stands for several files if their
     names are not text and look alike.
     """
-    from pyspark.sql.functions import count, expr, max
-
-    columns: list[Column] = [max(name).alias(name) for name in _FACTS if name not in ("bytes", "named")]
-    columns += [max("bytes").alias("bytes"), expr("max_by(named, at)").alias("named"), count("modified").alias("files")]
+    columns: list[Column] = [functions.max(name).alias(name) for name in _FACTS if name not in ("bytes", "named")]
+    columns += [
+        functions.max("bytes").alias("bytes"),
+        functions.expr("max_by(named, at)").alias("named"),
+        functions.count("modified").alias("files"),
+    ]
     rows = together(facts).repartition(parts, "path").groupBy("path").agg(*columns)
     return keep(rows.mapInArrow(partial(_judge, sweep), ddl(_FATES)), stack)
 
@@ -411,16 +414,14 @@ class SparkFiles:
     def _passing(self, condition: str, order: str) -> Iterator[Doomed]:
         """Yield the files a batch at a time. Each batch starts after the last file of the one before, even if Spark has
         to compute the list again."""
-        from pyspark.sql.functions import col
-
-        rest = col(order).isNotNull()
+        rest = functions.col(order).isNotNull()
         while True:
             with explained(), self.engine.job("expire: files that go, one after the other"):
                 rows = self.frame.where(condition).where(rest).orderBy(order).limit(_AT_ONCE).collect()
             yield from (Doomed(row.path, row.bytes, row.kind) for row in rows)
             if len(rows) < _AT_ONCE:
                 return
-            rest = col(order) > rows[-1][order]
+            rest = functions.col(order) > rows[-1][order]
 
     def manifest(self, store: Store, path: str, oldest: int, former_oldest: int) -> Manifest:
         """Write the parts of a manifest in tasks. If a task runs twice, only the parts that it returned to the driver

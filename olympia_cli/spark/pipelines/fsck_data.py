@@ -22,6 +22,7 @@ from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import Window, functions
 
 from olympia_cli.iceberg import TableFiles
 from olympia_cli.iceberg.data_checks import (
@@ -170,16 +171,15 @@ def _tables_hit(floors: dict[Floor, FloorRows], tables: DataFrame, partitions: i
 
 
 def _add_stores(findings: DataFindings, hits: DataFrame) -> None:
-    from pyspark.sql import Window
-    from pyspark.sql.functions import count_distinct, dense_rank, min, struct
-
-    counts = hits.groupBy("store").agg(min(struct("path", "message")), count_distinct(*_NAME))
+    counts = hits.groupBy("store").agg(
+        functions.min(functions.struct("path", "message")), functions.count_distinct(*_NAME)
+    )
     stores = {}
     for uri, (path, reason), total in counts.collect():
         store = stores[as_text(uri)] = findings.store(as_text(uri), as_text(path), as_text(reason))
         store.total = total
     order = Window.partitionBy("store").orderBy(*_NAME)
-    first = hits.withColumn("table", dense_rank().over(order)).where(f"table <= {TABLES}")
+    first = hits.withColumn("table", functions.dense_rank().over(order)).where(f"table <= {TABLES}")
     for row in _first_files(first, ("store", *_NAME), 1):
         files = stores[as_text(row.store)].files(_name(row))
         assert files is not None
@@ -189,14 +189,15 @@ def _add_stores(findings: DataFindings, hits: DataFrame) -> None:
 def _first_files(hits: DataFrame, table: tuple[str, ...], most: int) -> list[Any]:
     """Return a row for each of the first `most` files of each table, and one for all its other files. A row has the
     metadata locations that lead to the file, and the number of the table's wrong files up to it."""
-    from pyspark.sql import Window
-    from pyspark.sql.functions import collect_set, dense_rank, max, min
-
-    placed = hits.withColumn("place", dense_rank().over(Window.partitionBy(*table).orderBy("path")))
+    placed = hits.withColumn("place", functions.dense_rank().over(Window.partitionBy(*table).orderBy("path")))
     placed = placed.selectExpr("*", f"if(place <= {most}, path, null) as first")
     return (
         placed.groupBy(*table, "first")
-        .agg(min("message").alias("message"), max("place").alias("total"), collect_set("location").alias("locations"))
+        .agg(
+            functions.min("message").alias("message"),
+            functions.max("place").alias("total"),
+            functions.collect_set("location").alias("locations"),
+        )
         .collect()
     )
 
@@ -275,10 +276,8 @@ def check_data(
 def _numbers(rows: DataFrame) -> list[Any]:
     """Count the rows of each kind per floor, and the files that tasks checked. The driver learns only these counts of a
     floor. The count also computes the floor."""
-    from pyspark.sql.functions import expr
-
     # a file may state any length, so a sum of lengths could overflow
-    number = expr(f"sum(if(row = '{LOOKED}', length, 1))")
+    number = functions.expr(f"sum(if(row = '{LOOKED}', length, 1))")
     return rows.groupBy("row", "floor").agg(number).collect()
 
 
@@ -286,8 +285,6 @@ def look_at(
     engine: SparkEngine, floor: Floor, tables: DataFrame, above: Iterable[FloorRows], expected: int
 ) -> DataFrame:
     """Return what the files of a floor name, and what is wrong with them. `expected` is the highest number of files."""
-    from pyspark.sql.functions import max, min
-
     number = engine.parts(expected, _TABLES_A_TASK if floor in READ else _FILES_AT_ONCE)
     if floor is Floor.METADATA:
         named = tables.selectExpr("location", "kind as what").repartition(number, "location").dropDuplicates()
@@ -298,7 +295,11 @@ def look_at(
         named = (
             named.repartition(number, "location")
             .groupBy("location")
-            .agg(min("top").alias("top"), max("length").alias("length"), min("what").alias("what"))
+            .agg(
+                functions.min("top").alias("top"),
+                functions.max("length").alias("length"),
+                functions.min("what").alias("what"),
+            )
         )
     if floor in READ:
         return named.mapInArrow(partial(_read_parts, engine.catalog, floor), SCHEMA)

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import functions
 
 from olympia_cli.names import Kind
 from olympia_cli.ops.fsck import (
@@ -168,11 +169,9 @@ class DistributedDefinitions:
 
     def _naming(self, trees: Trees, of_code: DataFrame, last: str) -> set[int]:
         """Return the nodes that name definitions of `of_code` whose paths come after `last`."""
-        from pyspark.sql.functions import col
-
         definitions, graph = trees.definitions, trees.graph
         assert definitions is not None
-        more = of_code.where(col("path") > last).select("path", "kind")
+        more = of_code.where(functions.col("path") > last).select("path", "kind")
         nodes: set[int] = set()
         if self._walk.levels:
             holders = together(map(named_by, self._walk.levels)).join(apart(more), ["path", "kind"])
@@ -205,11 +204,9 @@ class DistributedDefinitions:
 
         A version has each key once. So an id can occur twice in it only if several keys name definitions with that id.
         """
-        from pyspark.sql.functions import max, min
-
         engine, reference = self._walk.engine, trees.chain.reference
         with_ids = definition_rows.where("id is not null")
-        ids = with_ids.groupBy("id").agg(min("low").alias("low"), max("high").alias("high"))
+        ids = with_ids.groupBy("id").agg(functions.min("low").alias("low"), functions.max("high").alias("high"))
         catalog = key_code(reference.id if reference is not None else "")
         with as_planned(engine.spark, engine.parts(self.number, ROWS_A_TASK)):
             shared = [(row.id,) for row in ids.where(f"low != high or id = {catalog}").select("id").collect()]
@@ -248,10 +245,8 @@ def _first(definitions: DataFrame, most: int) -> list[Row]:
 
 def _sums() -> list[Any]:
     """Return the aggregates: the number of files, how many exist, their bytes, and the XOR of their name numbers."""
-    from pyspark.sql.functions import expr
-
     words = {"number": "count(*)", "there": "count(bytes)", "bytes": "sum(bytes)", "names": "bit_xor(name)"}
-    return [expr(word).alias(name) for name, word in words.items()]
+    return [functions.expr(word).alias(name) for name, word in words.items()]
 
 
 # A listing compared with the files that versions reach.
@@ -295,17 +290,15 @@ def list_unreached(
     number: int,
 ) -> Listing:
     """Check all files of the catalog; about `number` files are reached."""
-    from pyspark.sql.functions import collect_list, max, sum
-
     parts = engine.parts(2 * number, FILES_A_TASK)
     facts = [known(engine.catalog.list_files(engine.spark, parts), _NOTHING, bytes="bytes")]
     facts += [known(frame, _NOTHING, reached="true") for frame in reached]
     if quarantine.manifests:
         manifests = paths_frame(engine, quarantine.manifests).repartition(engine.parts(len(quarantine.manifests), 1))
         facts.append(manifests.mapInArrow(partial(_read_manifests, engine.catalog), ddl(_KNOWN)))
-    columns = [max(name).alias(name) for name in ("reached", "rests", "problem")]
+    columns = [functions.max(name).alias(name) for name in ("reached", "rests", "problem")]
     rows = together(facts).repartition(parts, "path").groupBy("path")
-    counted = rows.agg(collect_list("bytes").alias("sizes"), sum("read").alias("read"), *columns)
+    counted = rows.agg(functions.collect_list("bytes").alias("sizes"), functions.sum("read").alias("read"), *columns)
     listing = Listing(sorting, lambda path: False, quarantine)
     problems: list[tuple[str, str]] = []
     for row in counted.mapInArrow(partial(_count, sorting), "part binary").collect():

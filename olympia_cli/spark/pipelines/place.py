@@ -8,6 +8,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial, reduce
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions
+
 from olympia_cli.format.paths import FileKind
 from olympia_cli.iceberg import TableFiles
 from olympia_cli.ops.walk import Files
@@ -167,9 +169,7 @@ def cores_of(spark: SparkSession) -> int:
 
     if not is_remote():
         return spark.sparkContext.defaultParallelism
-    from pyspark.sql.functions import max, spark_partition_id
-
     # a Connect server tells it only by its default number of partitions
-    parts = spark.range(100_000).select(spark_partition_id().alias("part"))
-    [row] = parts.agg(max("part")).collect()
+    parts = spark.range(100_000).select(functions.spark_partition_id().alias("part"))
+    [row] = parts.agg(functions.max("part")).collect()
     return int(row[0]) + 1

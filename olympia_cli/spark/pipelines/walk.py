@@ -19,6 +19,7 @@ from itertools import accumulate, chain, islice
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql import functions
 
 from olympia_cli.errors import ExecutorUnprepared, PathMissing, StoreError
 from olympia_cli.format.pb.objects_pb2 import TableDef, ViewDef
@@ -205,17 +206,15 @@ def in_fewer_parts(engine: SparkEngine, frame: DataFrame, rows: int) -> DataFram
 def grouped(names: DataFrame, parts: int, texts: bool) -> DataFrame:
     """Return a row for each named definition. `low` and `high` differ if several keys name it. `sure` says whether a
     readable node names it. Without `texts` there are no keys: Spark groups numbers much faster than lists."""
-    from pyspark.sql.functions import collect_set, expr, max, min
-
     return (
         names.repartition(parts, "path")
         .groupBy("path", "kind")
         .agg(
-            min("level").alias("level"),
-            min("code").alias("low"),
-            max("code").alias("high"),
-            max("readable").alias("sure"),
-            (collect_set("key") if texts else expr("cast(array() as array<string>)")).alias("keys"),
+            functions.min("level").alias("level"),
+            functions.min("code").alias("low"),
+            functions.max("code").alias("high"),
+            functions.max("readable").alias("sure"),
+            (functions.collect_set("key") if texts else functions.expr("cast(array() as array<string>)")).alias("keys"),
         )
     )
 

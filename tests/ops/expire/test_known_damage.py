@@ -7,8 +7,9 @@ from random import Random
 
 import pytest
 
+from olympia_cli.catalog.properties import ACKNOWLEDGED
 from olympia_cli.catalog.retained import damaged_versions
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED, Snapshot
+from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import read_root
 from olympia_cli.errors import Damaged
 from olympia_cli.format.paths import FileKind, file_kind, root_path

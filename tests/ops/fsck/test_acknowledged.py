@@ -6,8 +6,8 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.commit import Author
+from olympia_cli.catalog.properties import ACKNOWLEDGED
 from olympia_cli.catalog.retained import read_acknowledged
-from olympia_cli.catalog.snapshot import ACKNOWLEDGED
 from olympia_cli.errors import InvalidOption
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType
