@@ -52,7 +52,7 @@ def test_each_unreadable_table_is_a_warning(files):
         "table ns.wanting",
     ]
     assert "ns\twanting\tdata" in done.stdout, "what could be read of it"
-    assert files("ns", "--quiet").stderr.count("\n") == 1
+    assert files("ns", "--quiet").stderr == done.stderr
     # nothing of the rows is lost by it
     assert files("ns", "-o", "jsonl").stdout.count("\n") == done.stdout.count("\n")
 
