@@ -106,6 +106,9 @@ def engine(
     if not _wants_spark(session, word, spark_options, local_only, source):
         yield LocalWork()
         return
+    from olympia_cli.spark import need_pyspark
+
+    need_pyspark()
     from olympia_cli.spark import SparkRun, spark_engine
 
     if not session.verbose:

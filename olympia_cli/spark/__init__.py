@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from olympia_cli.spark.pipelines.fsck import spark_fsck
     from olympia_cli.spark.pipelines.imports import SparkFooters, SparkRewriter
     from olympia_cli.spark.pipelines.inventory import data_files, save_table, spark_path, write_parquet
-    from olympia_cli.spark.session import need_java, need_spark
+    from olympia_cli.spark.requirements import need_java, need_pyspark, need_spark
     from olympia_cli.spark.source import register
 
 __all__ = [
@@ -33,6 +33,7 @@ __all__ = [
     "append",
     "data_files",
     "need_java",
+    "need_pyspark",
     "need_spark",
     "place_for",
     "register",

@@ -187,11 +187,13 @@ def test_serving_a_missing_catalog_fails(run, tmp_path):
     assert run("-c", str(tmp_path / "none"), "serve", "--port", "0").exit_code == 10
 
 
-def test_without_uvicorn_the_extra_is_named(olympia, monkeypatch):
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "olympia_cli.rest.server", raising=False)
-    ran = olympia("serve", "--port", "0")
-    assert (ran.exit_code, ran.stderr) == (
+def test_without_uvicorn_the_extra_is_named(tmp_path):
+    """In a process of its own, because tests before this one have imported the server."""
+    program = "import sys; sys.modules['uvicorn'] = None\nfrom olympia_cli.__main__ import main\nsys.exit(main())"
+    command = [sys.executable, "-c", program, "-c", str(tmp_path / "catalog")]
+    subprocess.run([*command, "init"], check=True, capture_output=True)
+    ran = subprocess.run([*command, "serve", "--port", "0"], capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (
         2, "error: uvicorn is not installed, or too old: install olympia-cli[serve]\n"
     )  # fmt: skip
 

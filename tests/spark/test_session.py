@@ -14,7 +14,8 @@ import pytest
 import olympia_cli
 from olympia_cli.errors import InvalidOption, SparkMissing, SparkUnreachable
 from olympia_cli.spark.proof import package_zip
-from olympia_cli.spark.session import need_java, spark_session
+from olympia_cli.spark.requirements import need_java
+from olympia_cli.spark.session import spark_session
 from tests.helpers.planted import SECRET
 
 
