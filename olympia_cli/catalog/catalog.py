@@ -264,7 +264,7 @@ class Catalog:
         _check_node_size(definition)
         store = _store_at(location, options)
         catalog = cls(store, clock)
-        check_free(store, catalog.clock.now_millis())
+        check_free(store)
         check_exclusive_create(store)
         catalog._write_first(definition, author if author is not None else Author(by=who()))
         return catalog
@@ -392,7 +392,7 @@ def _store_at(location: StoreOrUri, options: Mapping[str, object] | None) -> Sto
     return location
 
 
-def check_free(store: Store, now_millis: int | None = None) -> None:
+def check_free(store: Store) -> None:
     """Raise an error if a catalog cannot be created here. The definition of an interrupted `create` is allowed."""
     # check root 0 first: listing a large catalog takes long
     if store.exists(root_path(0)):
@@ -400,7 +400,7 @@ def check_free(store: Store, now_millis: int | None = None) -> None:
     for file in store.list("vn/"):
         if file_kind(file.path) is FileKind.ROOT:
             raise _catalog_exists(store)
-    if remains := what_remains(store, now_millis):
+    if remains := what_remains(store):
         # another writer may have created the catalog meanwhile
         if store.exists(root_path(0)):
             raise _catalog_exists(store)

@@ -6,7 +6,6 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
@@ -149,6 +148,7 @@ class Snapshot:
         self.definitions: DefinitionReader = near.definitions if near is not None else DefinitionReader(store)
         same = near is not None and near.root.catalog_def == self.root.catalog_def
         self._definition: CatalogDef | None = near._definition if near is not None and same else None
+        self._keys: KeyCodec | None = None
         self._namespaces: dict[NamespaceName, str | None] = {}
         self.take(file)
 
@@ -175,16 +175,20 @@ class Snapshot:
         copy.CopyFrom(self._loaded_definition())
         return copy
 
-    @cached_property
+    @property
     def sizes(self) -> Sizes:
         """Order and name sizes. They come from the root if it has them, so that a search need not wait for the
         definition.
         """
         return self.root.sizes if self.root.sizes is not None else sizes_of(self._loaded_definition())
 
-    @cached_property
+    # not cached_property: in Python 3.11 all instances share its lock, also while one of them waits for a store
+
+    @property
     def keys(self) -> KeyCodec:
-        return KeyCodec.of(self.sizes, java=self.java)
+        if self._keys is None:
+            self._keys = KeyCodec.of(self.sizes, java=self.java)
+        return self._keys
 
     def actions(self, rows: Sequence[tuple[str, str]] | None = None) -> tuple[Action, ...]:
         """Return the actions of this version's commit, or nothing for versions of other programs.
@@ -389,7 +393,7 @@ class Snapshot:
             self._definition = self._checked_definition(path, self.definitions.read_one(path))
         return self._definition
 
-    @cached_property
+    @property
     def _definition_path(self) -> str:
         return check_pointer(self.root.catalog_def, self.file.path)
 

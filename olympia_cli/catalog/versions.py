@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from olympia_cli.catalog.clock import SystemClock
 from olympia_cli.errors import (
     CatalogNotFound,
     Damaged,
@@ -38,8 +37,6 @@ from olympia_cli.storage.protocol import Store
 _REMAINS = ("node/", "def/table/", "def/view/", "def/ns/", "dtxn/", "def/dtxn/", "vn/", "ops/")
 """The folders of files that only a catalog has. An init that did not finish leaves a catalog definition, no more."""
 _MAX_HINT_BYTES = 2**10
-_INIT_MILLIS = 86_400_000
-"""The largest age of a definition that an init may have left. A later one belonged to a catalog."""
 _MOST_INITS = 16
 _UNFINISHED = {EXPORT_NOTE: "an export", SALVAGE_NOTE: "a salvage"}
 
@@ -206,7 +203,7 @@ def catalog_not_found(store: Store) -> CatalogNotFound:
     return CatalogNotFound(f"there is no catalog at {store.uri}", hint=hint, command=("init",))
 
 
-def what_remains(store: Store, now_millis: int | None = None) -> str:
+def what_remains(store: Store) -> str:
     """Name what a place without a root holds of a catalog, in words; empty when it holds nothing."""
     for note, work in _UNFINISHED.items():
         if store.exists(note):
@@ -215,7 +212,7 @@ def what_remains(store: Store, now_millis: int | None = None) -> str:
         for file in store.list(folder):
             if file_kind(file.path) not in (FileKind.UNKNOWN, FileKind.TEMPORARY, FileKind.HINT):
                 return f"other files of a catalog, such as {file.path}"
-    if path := _lived(store, SystemClock().now_millis() if now_millis is None else now_millis):
+    if path := _lived(store):
         return f"definitions of a catalog, such as {path}"
     # anything may stand in the place of a hint
     hints = read_hints(store)
@@ -225,11 +222,11 @@ def what_remains(store: Store, now_millis: int | None = None) -> str:
     return ""
 
 
-def _lived(store: Store, now_millis: int) -> str:
+def _lived(store: Store) -> str:
     """Return the path of a catalog definition that no unfinished init can have left, or an empty string.
 
-    Each init writes one definition, with an id of its own. A catalog that has lived has several with one id, or one
-    that is old. Definitions that cannot be read are of no init if there are several.
+    Each init writes one definition, with an id of its own. A catalog that has lived has several with one id.
+    Definitions that cannot be read are of no init if there are several.
     """
     listed = list(islice(store.list("def/catalog/"), _MOST_INITS))
     paths = [file.path for file in listed if file_kind(file.path) is FileKind.DEFINITION]
@@ -241,8 +238,7 @@ def _lived(store: Store, now_millis: int) -> str:
             id = definitions.decode(CatalogDef, store.read(file.path), file.path).id
         except (Damaged, PathMissing):
             id = ""
-        is_old = bool(id) and now_millis - file.modified_at_millis > _INIT_MILLIS
-        if is_old or id in ids or (not id and len(paths) > 1) or len(paths) == _MOST_INITS:
+        if id in ids or (not id and len(paths) > 1) or len(paths) == _MOST_INITS:
             return file.path
         ids.add(id)
     return ""

@@ -280,7 +280,7 @@ def _look(data: bytes, location: str, spec_id: int, found: ChangedFiles) -> None
 def _shown(file: dict[int, Any], spec_id: int, partition: list[tuple[int, str]]) -> str:
     shown: dict[str, Any] = {name: file.get(number) for number, name in _CHANGED_FILE.items()}
     content = shown["content"] or 0
-    shown["content"] = _CONTENTS.get(content, str(content))
+    shown["content"] = _CONTENTS.get(content, str(content)) if isinstance(content, int) else str(content)
     shown["file-format"] = str(shown["file-format"] or "").lower()
     shown["spec-id"] = spec_id
     values = file.get(_PARTITION)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 
 import pytest
 
 from olympia_cli.catalog.catalog import Catalog
+from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.versions import candidates, confirm, last_version, read_latest
 from olympia_cli.errors import CatalogNotFound, Damaged, ExportNotFound, InvalidReference, PathMissing, VersionNotFound
 from olympia_cli.format.definitions import body
@@ -468,3 +470,8 @@ def test_a_root_is_decoded_once(monkeypatch):
     assert catalog.snapshot().version == 0
     assert catalog.begin().base.version == 0
     assert decoded == [root_path(0)] * 2
+
+
+def test_a_snapshot_that_waits_for_its_store_delays_no_other():
+    """In Python 3.11 `cached_property` has one lock for all instances, which also survives a fork."""
+    assert not [name for name, value in vars(Snapshot).items() if isinstance(value, functools.cached_property)]

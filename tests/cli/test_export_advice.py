@@ -9,6 +9,7 @@ import pytest
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.errors import StorageFailed
+from olympia_cli.format.paths import root_path
 from olympia_cli.ops.progress import SILENT
 from olympia_cli.ops.repair.copies import Deadline
 from olympia_cli.storage.local import LocalStore
@@ -101,3 +102,58 @@ def test_a_comparison_ends_in_time():
     clock.advance(21_000)
     with pytest.raises(StorageFailed, match="not read within 20 seconds"):
         deadline.advance()
+
+
+def test_a_lost_commit_makes_all_losses_unknown(run, lake, tmp_path):
+    """The log cannot tell what the lost commit did, so no comparison with an export is known to be right."""
+    lines = "".join(
+        f'{{"do": "table create", "name": "a.u{at}", "metadata_location": "s3://x/{at}.json"}}\n' for at in range(10)
+    )
+    before = {path.name for path in (lake / "node").iterdir()}
+    run("-c", lake, "apply", "-", input=lines.replace("table create", "table register")).ok()
+    head = Catalog(LocalStore(lake)).snapshot().version
+    (lake / root_path(head)).unlink()
+    next(path for path in sorted((lake / "node").iterdir()) if path.name not in before).unlink()
+    advice = next_of(run, lake)
+    assert {each["loses"] for each in advice} == {None}
+    assert advice[0]["command"][3:] == ["fsck", "--repair"]
+    assert ["promote", f"{tmp_path}/nightly"] in [each["command"][3:] for each in advice]
+
+
+def test_settings_that_a_promotion_reverts_are_a_loss(run, lake, tmp_path):
+    lose(lake, "a.t3", "a.t4")
+    run("-c", lake, "catalog", "alter", "--set", "owner=finance").ok()
+    lose(lake, "a.t5")
+    [promote] = [each for each in next_of(run, lake) if each["command"][3] == "promote"]
+    assert promote["loses"] == 2, "the namespace later, and the settings"
+    assert "with its settings: properties.owner" in promote["why"]
+
+
+def test_an_export_that_is_promoted_already_is_not_offered(run, lake, tmp_path):
+    lose(lake, "a.t3")
+    run("-c", lake, "promote", tmp_path / "nightly", "--yes").ok()
+    run("-c", lake, "ns", "create", "after").ok()
+    lose(lake, "a.t3")
+    assert "promote" not in [each["command"][3] for each in next_of(run, lake)]
+
+
+def test_a_purge_after_a_promotion_without_roots_waits_for_its_marks(run, lake, tmp_path):
+    """An old purge counted versions that are gone. The new catalog begins at 0, so its purges begin there, too."""
+    shutil.rmtree(lake / "vn")
+    run("-c", lake, "promote", tmp_path / "nightly", "--yes").ok()
+    properties = Catalog(LocalStore(lake)).snapshot().definition.properties
+    assert (properties["olympia.expire.oldest"], properties["olympia.expire.purged"]) == ("0", "0")
+
+
+@pytest.mark.parametrize("hint", ["latest", "oldest"])
+def test_a_hint_of_garbage_does_not_free_what_is_left(run, lake, tmp_path, hint):
+    shutil.rmtree(lake / "vn")
+    (lake / "vn").mkdir()
+    (lake / "vn" / hint).write_text("4294967295")
+    left = {path for path in lake.rglob("*") if path.is_file() and path.parent.name != "vn"}
+    planned = run("-c", lake, "promote", tmp_path / "nightly", "--yes", "--json").ok().json
+    assert planned["stop_writers"]
+    assert planned["kept_aside"] is not None
+    run("-c", lake, "expire", "--keep-last", "1", "--older-than", "0s", "--grace", "0s", "--offline", "--yes").ok()
+    run("-c", lake, "expire", "purge", "--offline", "--yes").ok()
+    assert all(path.exists() for path in left)

@@ -18,6 +18,7 @@ from pyiceberg.manifest import DataFileContent
 from pyiceberg.table import Table
 
 from olympia_cli.errors import Damaged, PathMissing, Unsupported
+from olympia_cli.iceberg import manifests
 from olympia_cli.iceberg.avro import open_container
 from olympia_cli.iceberg.files import TableFiles
 from olympia_cli.iceberg.manifests import DataFile, FileContent, data_files, decode_manifest, decode_manifest_list
@@ -225,3 +226,8 @@ def test_random_damage_is_an_error_of_ours_or_none(real: list[bytes], data: st.D
         return
     # no damage makes it go on for ever
     assert len(found) <= len(damaged)
+
+
+def test_an_odd_content_of_a_changed_file_is_shown_as_text():
+    """It goes into the log of a commit, which no manifest may prevent."""
+    assert '"content":"[1]"' in manifests._shown({134: [1]}, 0, [])

@@ -106,6 +106,16 @@ def test_updates_of_one_table_in_one_commit_are_both_kept(served, planned):
     assert properties(served, "t") == {"a": "1", "b": "1"}
 
 
+def test_removal_of_a_missing_key_reads_no_staged_metadata(served):
+    """The file that another client's change has staged does not exist yet."""
+    removal = {"action": "remove-encryption-key", "key-id": "none"}
+    change = set_property("b")
+    change["updates"].append(removal)
+    answers = together(served, [("/v1/namespaces/s/tables/t", each) for each in (set_property("a"), change)])
+    assert [answer.status_code for answer in answers] == [200, 200]
+    assert properties(served, "t") == {"a": "1", "b": "1"}
+
+
 def test_an_update_is_checked_again_if_the_table_has_changed(served):
     schema = {"type": "assert-current-schema-id", "current-schema-id": 0}
     more = {**SCHEMA, "fields": [*SCHEMA["fields"], {"id": 2, "name": "b", "required": False, "type": "string"}]}

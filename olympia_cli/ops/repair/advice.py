@@ -245,6 +245,8 @@ def _exports(store: Store, opens: OpenStore, progress: Progress) -> tuple[list[A
             exports.append(compared)
             loss = compared.promoted()
             why = f"{_export(record)}, {plural(compared.plan.objects, 'object')}, takes the catalog's place"
+            if compared.plan.catalog_changes:
+                why += f" with its settings: {', '.join(compared.plan.catalog_changes)}"
             advice.append(Advice(("promote", record.location), loss.loses, why, objects=loss.objects))
         else:
             why = f"{_export(record)} could not be compared: {compared.message}; run this fsck again when it can be"
@@ -292,9 +294,11 @@ def import_advice(store: Store, repair: Repair | None, opens: OpenStore, progres
     best = import_after(repair, _exports(store, opens, progress)[1])
     if best is None:
         return []
-    record = best[0].record
-    why = f"{_export(record)} has objects that the repair could not bring back"
-    return [Advice(("import", "olympia", record.location), 0, why)]
+    export, loss = best
+    why = f"{_export(export.record)} has objects that the repair could not bring back"
+    if loss.loses is None:
+        why = f"{_export(export.record)} has objects that the catalog has not: lost ones, or dropped since then"
+    return [Advice(("import", "olympia", export.record.location), None if loss.loses is None else 0, why)]
 
 
 def _root_is_lost(report: Report) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.catalog.clock import Clock
 from olympia_cli.catalog.repair_commit import Built, Repair
 from olympia_cli.catalog.retained import FULL, ExportRecord, read_exports
+from olympia_cli.catalog.versions import read_hints
 from olympia_cli.errors import OlympiaError, StorageFailed
 from olympia_cli.format import definitions
 from olympia_cli.format.definitions import sizes_of
@@ -90,9 +91,10 @@ class ComparedExport:
     files: RepairFiles
 
     def promoted(self) -> Loss:
-        """Return the loss of a promotion."""
+        """Return the loss of a promotion. Changed settings of the catalog count as one object."""
         older = sum(change.change == "altered" for change in self.plan.changes)
-        return self._loss(self.entries, self.plan.objects - older)
+        loss = self._loss(self.entries, self.plan.objects - older)
+        return loss if loss.loses is None else replace(loss, loses=loss.loses + bool(self.plan.catalog_changes))
 
     def repaired(self, repair: Repair) -> Loss:
         """Return the loss of a repair."""
@@ -131,12 +133,17 @@ class ComparedExport:
 def compare_exports(
     store: Store, records: list[ExportRecord], opens: OpenStore, progress: Progress
 ) -> Iterator[tuple[ExportRecord, ComparedExport | OlympiaError]]:
-    """Yield the newest exports, each compared with the catalog, or the reason why it could not be compared."""
+    """Yield the newest exports, each compared with the catalog, or the reason why it could not be compared. An export
+    that is promoted already is left out.
+    """
     for record in records[:MOST_EXPORTS]:
         try:
-            yield record, _compare(store, record, opens(record.location), progress)
+            compared = _compare(store, record, opens(record.location), progress)
         except OlympiaError as error:
             yield record, error
+            continue
+        if not compared.plan.is_done:
+            yield record, compared
 
 
 def _compare(store: Store, record: ExportRecord, there: Store, progress: Progress) -> ComparedExport:
@@ -154,7 +161,9 @@ def _latest(
     if copy.snapshot.version != record.version or not versions:
         return None
     latest = files.latest(versions)
-    if latest.chain.latest != versions[-1]:
+    hint = read_hints(files.store).latest
+    # the log does not tell a commit that is lost
+    if latest.chain.latest != versions[-1] or (hint is not None and hint > versions[-1]):
         return None
     definition: CatalogDef = copy.snapshot.definition
     return Ancestry(files, versions, KeyCodec.of(sizes_of(definition))).after(record.version, entries)

@@ -272,7 +272,7 @@ def plan_promotion(store: Store, copy: Copy, clock: Clock, progress: Progress = 
         definitions=sum(path not in live for _, path in copy.entries()),
         bytes=sum(size for path, size in comparison.sizes.items() if path not in live),
         in_copy=comparison.in_copy,
-        stop_writers=not versions and hints.latest is None,
+        stop_writers=not versions and (hints.latest is None or hints.latest >= promotion.version),
         transactions=tuple(saved.id for saved in transactions if saved.state(clock) is TransactionState.OPEN),
         not_before_millis=_newest_time(files, gathered.versions),
         leaves_versions=len(quarantine.lost),
@@ -339,7 +339,8 @@ def _first(versions: Sequence[int], former: FormerCatalog | None, hints: Hints, 
     oldest = hints.oldest or 0
     if versions and former is not None:
         oldest = true_oldest(versions, former.definition, former.exact, hints.oldest)
-    first = min([oldest, version, *versions[:1]])
+    # without a version, the one before the promoted one is kept aside, whatever the hint says
+    first = min([oldest, version, *versions[:1]]) if versions else min(oldest, version - 1)
     lost = version - first - sum(first <= existing < version for existing in versions)
     if lost <= MOST_LOST:
         return first
@@ -370,9 +371,10 @@ def _definition(
         catalog.id = former.definition.id
     is_told = former is not None and former.exact and EXPIRE_OLDEST in catalog.properties
     if former is None or not former.exact or (first and not is_told):
-        quarantine = settle_quarantine(store, catalog, versions, first)
+        quarantine = settle_quarantine(store, catalog, versions, first, promotion.version)
         catalog.properties[EXPIRE_OLDEST] = str(first)
-        catalog.properties.setdefault(EXPIRE_PURGED, str(first))
+        if not quarantine.kept:
+            catalog.properties[EXPIRE_PURGED] = str(first)
     write_promotion(catalog, promotion)
     return catalog, quarantine
 

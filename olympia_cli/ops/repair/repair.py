@@ -400,7 +400,8 @@ def _settled(
     if first - 1 not in every and hints.oldest is not None and hints.oldest >= first:
         # the roots are gone, and by the hint an expire has deleted them
         oldest = max(oldest, first)
-    return replace(catalog, definition=definition), settle_quarantine(store, definition, every, oldest)
+    quarantine = settle_quarantine(store, definition, every, oldest, every[-1] + 1)
+    return replace(catalog, definition=definition), quarantine
 
 
 @dataclass(frozen=True, slots=True)
@@ -411,12 +412,14 @@ class KeptQuarantine:
     lost: tuple[int, ...] = ()
 
 
-def settle_quarantine(store: Store, definition: CatalogDef, existing: Sequence[int], oldest: int) -> KeptQuarantine:
-    """Keep the marks of an older definition up to version `oldest` if all their roots and manifests exist.
+def settle_quarantine(
+    store: Store, definition: CatalogDef, existing: Sequence[int], oldest: int, version: int
+) -> KeptQuarantine:
+    """Keep the marks of an older definition up to version `oldest` if all their roots and manifests exist. They rest
+    again from `version` on, the version of the repair.
 
-    A later commit, which is lost, may have purged or undone them. A kept mark does no harm: an undo reads the
-    quarantine before it brings anything back, and a purge checks again that no version needs a file. Files of forgotten
-    marks stay until the next expire.
+    A later commit, which is lost, may have purged or undone them, or needed their files. The new age leaves the whole
+    time of a quarantine to find that out and to undo. Files of forgotten marks stay until the next expire.
     """
     kept: list[QuarantineMark] = []
     versions, purged = set(existing), oldest
@@ -424,10 +427,10 @@ def settle_quarantine(store: Store, definition: CatalogDef, existing: Sequence[i
         resting = range(mark.former_oldest, mark.oldest)
         if mark.oldest != purged or not versions.issuperset(resting) or not store.exists(mark.manifest):
             break
-        kept.insert(0, mark)
+        kept.insert(0, replace(mark, version=version))
         purged = mark.former_oldest
     before = min((mark.former_oldest for mark in read_quarantine(definition)), default=oldest)
-    if oldest:
+    if oldest or EXPIRE_OLDEST in definition.properties:
         definition.properties[EXPIRE_OLDEST], definition.properties[EXPIRE_PURGED] = str(oldest), str(purged)
     write_quarantine(definition, kept)
     lost = tuple(version for version in existing if before <= version < purged)
