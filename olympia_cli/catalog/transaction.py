@@ -47,8 +47,7 @@ from olympia_cli.format.pb.actions_pb2 import (
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel, NamespaceDef, TableDef, ViewDef
 from olympia_cli.masking import carries_secret
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
-from olympia_cli.uuids import new_uuid
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, new_uuid
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
