@@ -29,7 +29,7 @@ from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
 from olympia_cli.names import Kind, ObjectName, new_uuid
 from olympia_cli.storage.protocol import Store
-from olympia_cli.tree.bulk import bulk_load
+from olympia_cli.tree.edit import bulk_load
 
 AT_ONCE = 256
 """The number of files that are held in memory and written together."""
