@@ -185,10 +185,11 @@ def _auto(session: Session, number: int, most: int, noun: str) -> bool:
     """Choose Spark if there is much work and Spark is installed."""
     if number <= most:
         return _note_choice(session, False, f"about {plural(number, noun)}, and Spark is for more than {most:,}")
-    from olympia_cli.spark import need_spark
-
     about = f"about {plural(number, noun)}, more than {most:,}"
     try:
+        # imported here, because the import fails without PySpark
+        from olympia_cli.spark import need_spark
+
         need_spark()
     except OlympiaError as error:
         return _note_choice(session, False, f"{about}, but {error.message}")

@@ -9,8 +9,9 @@ loaded on first access.
 """
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from olympia_cli.errors import SparkMissing
 from olympia_cli.fronts import lazy
 
 if TYPE_CHECKING:
@@ -33,6 +34,7 @@ __all__ = [
     "append",
     "data_files",
     "need_java",
+    "need_pyspark",
     "need_spark",
     "place_for",
     "register",
@@ -51,5 +53,23 @@ def submitted() -> bool:
     return "PYSPARK_GATEWAY_PORT" in os.environ
 
 
+def need_pyspark() -> None:
+    """Raise SparkMissing unless PySpark 4.0 or newer is installed."""
+    try:
+        import pyspark
+    except ImportError:
+        raise SparkMissing("PySpark is not installed", hint="install olympia-cli[spark]") from None
+    if int(pyspark.__version__.partition(".")[0]) < 4:
+        raise SparkMissing(f"PySpark {pyspark.__version__} is too old", hint="install olympia-cli[spark]: 4.0 or newer")
+
+
 if not TYPE_CHECKING:  # mypy checks the names
-    __getattr__ = lazy(__name__)
+    _load = lazy(__name__)
+
+    def __getattr__(name: str) -> Any:
+        try:
+            return _load(name)
+        except ImportError:
+            # the modules import PySpark at their top
+            need_pyspark()
+            raise

@@ -32,7 +32,7 @@ from pyspark.sql import SparkSession
 
 from olympia_cli.errors import InvalidOption, OlympiaError, SparkFailed, SparkMissing, SparkUnreachable, quoted
 from olympia_cli.masking import masked
-from olympia_cli.spark import submitted
+from olympia_cli.spark import need_pyspark, submitted
 from olympia_cli.spark.failures import explain, explained
 
 # Private members of PySpark that have no public equivalent, each in one line, checked with PySpark 4.3.
@@ -142,16 +142,6 @@ _SECRET = re.compile(r"secret|passw|token|credential|(access|account)[.-]?key", 
 _TAIL = 65_536
 _NAMELESS = "pyspark-shell"
 """Spark's name for an application without a name."""
-
-
-def need_pyspark() -> None:
-    """Raise SparkMissing unless PySpark 4.0 or newer is installed."""
-    try:
-        import pyspark
-    except ImportError:
-        raise SparkMissing("PySpark is not installed", hint="install olympia-cli[spark]") from None
-    if int(pyspark.__version__.partition(".")[0]) < 4:
-        raise SparkMissing(f"PySpark {pyspark.__version__} is too old", hint="install olympia-cli[spark]: 4.0 or newer")
 
 
 def need_java() -> str:

@@ -397,12 +397,13 @@ def _catalog(session: Session, checkup: Checkup) -> None:
 
 def _spark(checkup: Checkup) -> None:
     """Check Spark if it is installed. A catalog of a common size does not need it."""
-    from olympia_cli.spark import need_java
-
     if installed("pyspark") is None:
         checkup.add("spark", "note", "PySpark is not installed; only --engine spark needs it")
         return
     try:
+        # imported here, because the import fails if PySpark cannot be imported
+        from olympia_cli.spark import need_java
+
         checkup.add("spark", "ok", f"PySpark {installed('pyspark')}, Java {need_java()}")
     except SparkMissing as error:
         checkup.add("spark", "note", f"{error.message}; only --engine spark needs it")
