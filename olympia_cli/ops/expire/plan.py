@@ -135,7 +135,7 @@ class ExpirePlan:
 
     @property
     def is_empty(self) -> bool:
-        return self.mark.is_empty and self.purge.is_empty
+        return self.purge.is_empty and self.mark.is_empty
 
     def describe(self) -> dict[str, Any]:
         mark = self.mark

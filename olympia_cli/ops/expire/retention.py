@@ -13,7 +13,7 @@ from olympia_cli.catalog.properties import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, InvalidReference, PathMissing, Refused, StoreError
 from olympia_cli.format import definitions
-from olympia_cli.format.actions import EXPIRES, decode_action
+from olympia_cli.format.actions import EXPIRES, action_types
 from olympia_cli.format.codec import decode_action_rows, decode_root
 from olympia_cli.format.node import Root
 from olympia_cli.format.paths import root_path
@@ -298,7 +298,7 @@ class CountedVersions:
 def _is_housekeeping(data: bytes, path: str) -> bool:
     """Return whether the version has only actions of expire. False if it cannot be read."""
     try:
-        types = {decode_action(key, value, path).type for key, value in decode_action_rows(data, path)}
+        types = action_types(decode_action_rows(data, path), path)
     except Damaged:
         return False
     return bool(types & EXPIRES) and types <= EXPIRES | {ActionType.COMMIT_INFO}

@@ -291,8 +291,7 @@ class KnownFacts:
         self, paths: Sequence[str], modified_at_millis: Iterable[int | None], leaving: Iterable[bool]
     ) -> list[FileFacts]:
         """Return the facts about files, given their times, and whether a manifest to purge names them."""
-        kinds = [file_kind(path) for path in paths]
-        digests = [path_digest(path) for path in paths]
+        kinds, digests = map(file_kind, paths), list(map(path_digest, paths))
         recallable = [digest in self.recallable for digest in digests]
         reached = [not recall and self.reach.has(digest) for digest, recall in zip(digests, recallable, strict=True)]
         resting = [digest in self.resting for digest in digests]
