@@ -353,6 +353,8 @@ def follow_resting(facts: CatalogFacts, reach: ReachedFiles, sweep: Sweep) -> Re
     definition.
     """
     recallable: set[bytes] = set()
+    if not sweep.resting_versions:
+        return Resting(sweep, recallable)
     try:
         for new in follow_more(facts, reach, sweep.resting_versions):
             recallable.update(map(path_digest, new))
