@@ -124,7 +124,7 @@ class PurgePlan:
 
     def summary(self) -> dict[str, Any]:
         """Return `describe` with numbers in place of lists."""
-        return {**self.describe(), "versions": len(self.versions)}
+        return {"versions": len(self.versions), **_described(self.files)}
 
 
 @dataclass(frozen=True, slots=True)
