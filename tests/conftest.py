@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from olympia_cli import uuids
+from olympia_cli import names
 
 # who starts the tests in the background has them ignore what a terminal sends, and so would every program they start
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
@@ -116,7 +116,7 @@ def pytest_collection_finish() -> None:
 
 
 # a child must not draw what its parent draws
-os.register_at_fork(after_in_child=lambda: setattr(uuids, "urandom", os.urandom))
+os.register_at_fork(after_in_child=lambda: setattr(names, "urandom", os.urandom))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -125,7 +125,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     draws as the first of them. Another `OLYMPIA_TEST_SEED` makes other ids: a test holds with any."""
     seed = f"{os.environ.get('OLYMPIA_TEST_SEED', '')} {item.nodeid}"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(uuids, "urandom", random.Random(seed).randbytes)
+        patch.setattr(names, "urandom", random.Random(seed).randbytes)
         return (yield)
 
 

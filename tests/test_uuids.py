@@ -7,7 +7,7 @@ import sys
 import uuid
 from pathlib import Path
 
-from olympia_cli.uuids import new_uuid
+from olympia_cli.names import new_uuid
 
 
 def test_an_id_is_a_random_uuid_as_others_write_it():
@@ -24,16 +24,16 @@ def test_an_id_is_a_random_uuid_as_others_write_it():
 CHILD = """
 import os, random
 import tests.conftest
-from olympia_cli import uuids
+from olympia_cli import names
 
-uuids.urandom = random.Random(1).randbytes
+names.urandom = random.Random(1).randbytes
 reading, writing = os.pipe()
 if os.fork() == 0:
-    os.write(writing, uuids.new_uuid().encode())
+    os.write(writing, names.new_uuid().encode())
     os._exit(0)
 os.close(writing)
 with open(reading) as child:
-    print(child.read(), uuids.new_uuid())
+    print(child.read(), names.new_uuid())
 os.wait()
 """
 

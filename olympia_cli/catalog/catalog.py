@@ -46,10 +46,9 @@ from olympia_cli.format.paths import (
 )
 from olympia_cli.format.pb.actions_pb2 import ActionType
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel
-from olympia_cli.names import Kind, Latest, ObjectName, Reference
+from olympia_cli.names import Kind, Latest, ObjectName, Reference, new_uuid
 from olympia_cli.storage.open import open_store
 from olympia_cli.storage.protocol import Store
-from olympia_cli.uuids import new_uuid
 
 # A cache of the latest version.
 

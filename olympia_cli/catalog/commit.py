@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from olympia_cli import __version__
 from olympia_cli.catalog.clock import Clock, moment
-from olympia_cli.catalog.properties import MAX_ACTIONS
 from olympia_cli.catalog.references import check_no_gap
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.catalog.staging import Draft
@@ -25,7 +24,6 @@ from olympia_cli.errors import (
     PathMissing,
     PathTaken,
     StorageFailed,
-    TransactionTooLarge,
     Unsupported,
 )
 from olympia_cli.format import definitions
@@ -48,7 +46,6 @@ HALF_AN_HOUR_MILLIS = 30 * 60 * 1000
 _NOTE = ActionType.COMMIT_INFO
 MIN_ATTEMPTS = 20
 """The minimum number of versions for which `commit` tries to create the root, however long that takes."""
-DEFAULT_MAX_ACTIONS = 10_000
 SURE_OF_BASE_MILLIS = 1000
 """The age up to which a transaction takes its base for present."""
 
@@ -109,7 +106,8 @@ def commit(
     transaction.check_open()
     if not transaction.leaves_anything():
         return _close(transaction, Committed(transaction.base.version, ()))
-    _check_size(transaction, atomic)
+    if not atomic:
+        transaction.check_size()
     files = files if files is not None else FileWriter(store, clock)
     deadline = clock.elapsed_millis() + retry_for * 1000
     attempt = 0
@@ -263,15 +261,6 @@ def _committed_actions(transaction: Transaction, author: Author) -> list[Action]
     actions = [action for action in done if action.type != _NOTE and (serializable or action.type not in READS)]
     reverts = [versions for note in notes for versions in note.reverts]
     return [*actions, author.sign(transaction.id, transaction.began_at_version, reverts)]
-
-
-def _check_size(transaction: Transaction, atomic: bool) -> None:
-    text = transaction.base.definition.properties.get(MAX_ACTIONS, "")
-    most = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else DEFAULT_MAX_ACTIONS
-    if len(transaction.actions) > most and not atomic:
-        raise TransactionTooLarge(
-            f"the transaction has {len(transaction.actions):,} actions, and a commit holds at most {most:,}"
-        )
 
 
 def _check_base_stands(transaction: Transaction) -> None:

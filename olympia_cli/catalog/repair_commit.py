@@ -27,10 +27,9 @@ from olympia_cli.format.node import Node, Root, Sizes
 from olympia_cli.format.paths import MAX_VERSION, new_definition_path, new_node_path, root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind, ObjectName
+from olympia_cli.names import Kind, ObjectName, new_uuid
 from olympia_cli.storage.protocol import Store
-from olympia_cli.tree.bulk import bulk_load
-from olympia_cli.uuids import new_uuid
+from olympia_cli.tree.edit import bulk_load
 
 AT_ONCE = 256
 """The number of files that are held in memory and written together."""

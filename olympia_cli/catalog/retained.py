@@ -61,8 +61,10 @@ class Promotion:
 
 def read_promotion(definition: CatalogDef) -> Promotion | None:
     """Return the last promotion, or None if there was none or its record cannot be read."""
+    if PROMOTED not in definition.properties:
+        return None
     try:
-        record = read_json(definition.properties.get(PROMOTED, ""))
+        record = read_json(definition.properties[PROMOTED])
         version, through = record["version"], record["through"]
     except (ValueError, TypeError, KeyError):
         return None
@@ -220,8 +222,10 @@ def read_acknowledged(definition: CatalogDef) -> KnownDamage:
     less.
     """
     known: KnownDamage = {}
+    if ACKNOWLEDGED not in definition.properties:
+        return known
     try:
-        for entry in read_json(definition.properties.get(ACKNOWLEDGED, "[]")):
+        for entry in read_json(definition.properties[ACKNOWLEDGED]):
             spans = [(int(first), int(last)) for first, last in entry["versions"]]
             known[str(entry["code"]), str(entry["path"])] = spans
     except (ValueError, TypeError, KeyError):
@@ -293,8 +297,10 @@ def write_purging(definition: CatalogDef, manifests: Sequence[str]) -> None:
 
 
 def _entries(definition: CatalogDef, key: str) -> list[Any]:
+    if key not in definition.properties:
+        return []
     try:
-        found = read_json(definition.properties.get(key, "[]"))
+        found = read_json(definition.properties[key])
     except ValueError:
         return []
     return found if isinstance(found, list) else []

@@ -32,6 +32,7 @@ from olympia_cli.format.node import Node
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, CompactDef, ExpireDef, RestoreDef, RollbackDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, TableDef
 from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.tree.edit import bulk_load
 from olympia_cli.tree.load import same_nodes
 from olympia_cli.tree.search import scan
 
@@ -356,9 +357,6 @@ def _check_revived(base: Snapshot, target: Snapshot) -> None:
 
 def _compact(action: Action, draft: Draft) -> Action:
     """Rebuild the tree with the same content and the fill factor in the payload."""
-    # imported here, because only a compaction needs it
-    from olympia_cli.tree.bulk import bulk_load
-
     percent = action.parse_payload(CompactDef).fill_percent or 100
     tree = draft.tree
     draft.node = bulk_load(scan(tree.reader, draft.node), tree.sizes.order, lambda node: node, percent / 100)

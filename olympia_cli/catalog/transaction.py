@@ -12,6 +12,7 @@ from olympia_cli.catalog.clock import Clock, Moment, moment
 from olympia_cli.catalog.properties import (
     ACKNOWLEDGED,
     IMPORTED,
+    MAX_ACTIONS,
     Properties,
     check_catalog_settings,
     check_changes,
@@ -29,6 +30,7 @@ from olympia_cli.errors import (
     OlympiaError,
     TransactionClosed,
     TransactionExpired,
+    TransactionTooLarge,
     command_words,
 )
 from olympia_cli.format.actions import READS, RESTORES, Action, Reapply
@@ -47,8 +49,7 @@ from olympia_cli.format.pb.actions_pb2 import (
 )
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, IsolationLevel, NamespaceDef, TableDef, ViewDef
 from olympia_cli.masking import carries_secret
-from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName
-from olympia_cli.uuids import new_uuid
+from olympia_cli.names import Kind, NamespaceName, ObjectName, TableName, ViewName, new_uuid
 
 if TYPE_CHECKING:
     from google.protobuf.message import Message
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
 T = ActionType
 EXISTS = {Kind.NAMESPACE: T.NAMESPACE_EXISTS, Kind.TABLE: T.TABLE_EXISTS, Kind.VIEW: T.VIEW_EXISTS}
 DESCRIBES = {Kind.NAMESPACE: T.NAMESPACE_DESCRIBE, Kind.TABLE: T.TABLE_DESCRIBE, Kind.VIEW: T.VIEW_DESCRIBE}
+
+DEFAULT_MAX_ACTIONS = 10_000
 
 Read = tuple[ActionType, ObjectName | None]
 
@@ -121,6 +124,15 @@ class Transaction:
         """Raise TransactionClosed if the transaction was committed or aborted."""
         if not self.open:
             raise TransactionClosed(f"the transaction {self.id} is closed")
+
+    def check_size(self) -> None:
+        """Raise TransactionTooLarge for more actions than the catalog allows in a commit."""
+        text = self.base.definition.properties.get(MAX_ACTIONS, "")
+        most = int(text) if text.isascii() and text.isdigit() and len(text) <= 9 else DEFAULT_MAX_ACTIONS
+        if len(self.actions) > most:
+            raise TransactionTooLarge(
+                f"the transaction has {len(self.actions):,} actions, and a commit holds at most {most:,}"
+            )
 
     def age_millis(self) -> int:
         """Return the time since the transaction began."""

@@ -7,7 +7,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, TextIO, TypeAlias, cast
 
@@ -174,7 +174,7 @@ class Session:
         about(catalog=self.location.uri)
         if "://" in self.location.uri:
             hear_libraries()
-        store = open_store(_expanded(self.location.uri), self.location.options or None, size_limit=size_limit)
+        store = open_store(os.path.expanduser(self.location.uri), self.location.options or None, size_limit=size_limit)
         self._ctx.call_on_close(lambda: self._warn_of_lost_hints(store))
         return store
 
@@ -385,14 +385,8 @@ class Session:
                 tell("\r\x1b[K", end="")
             self.say(text)
 
-    @contextmanager
-    def progress(self) -> Iterator[Progress]:
+    def progress(self) -> AbstractContextManager[Progress]:
         """Show the progress of long work on stderr. Print data after the block."""
         from olympia_cli.cli.output.terminal import shown
 
-        with shown(self, bool(self._options.get("no_progress"))) as progress:
-            yield progress
-
-
-def _expanded(uri: str) -> str:
-    return os.path.expanduser(uri) if uri.startswith("~") else uri
+        return shown(self, bool(self._options.get("no_progress")))

@@ -175,6 +175,11 @@ def decode_action(key: str, value: str, path: str) -> Action:
     )
 
 
+def action_types(rows: Iterable[tuple[str, str]], path: str) -> set[ActionType]:
+    """Return the types of the actions in rows of the file `path`. Each action is decoded."""
+    return {decode_action(key, value, path).type for key, value in rows}
+
+
 def _name(found: ObjectDef) -> ObjectName | None:
     kind: int = found.type
     if kind == Kind.NAMESPACE:

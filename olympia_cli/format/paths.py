@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from enum import Enum
 
 from olympia_cli.errors import Damaged, InvalidOption
-from olympia_cli.names import Kind, ObjectName, as_found
-from olympia_cli.uuids import new_uuid
+from olympia_cli.names import Kind, ObjectName, as_found, new_uuid
 
 LATEST = "vn/latest"
 OLDEST = "vn/oldest"

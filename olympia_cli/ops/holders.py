@@ -17,8 +17,8 @@ from olympia_cli.catalog.retained import ExportRecord, read_exports
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, command_words
 from olympia_cli.format.paths import MAX_VERSION, check_pointer
+from olympia_cli.names import new_uuid
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
-from olympia_cli.uuids import new_uuid
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from olympia_cli.errors import ExecutorUnprepared, InvalidOption
+from olympia_cli.names import new_uuid
 from olympia_cli.ops.executor import LOCAL, Doubt, P, R, SeenHere, Work, divide
 from olympia_cli.spark.failures import explain, explained, told
 from olympia_cli.spark.options import check_shared
 from olympia_cli.spark.pins import arrow_schema, ddl
 from olympia_cli.spark.pipelines.place import CatalogPlace, cores_of, rows_of
 from olympia_cli.spark.session import java_classes, java_context, java_session, spark_session
-from olympia_cli.uuids import new_uuid
 
 if TYPE_CHECKING:
     from pyspark import SparkStageInfo

@@ -39,6 +39,7 @@ from olympia_cli.errors import (
     StorageFull,
     StoreError,
 )
+from olympia_cli.names import new_uuid
 from olympia_cli.storage.protocol import (
     ALL,
     LEAST_LIMIT,
@@ -51,7 +52,6 @@ from olympia_cli.storage.protocol import (
     is_between,
     largest,
 )
-from olympia_cli.uuids import new_uuid
 
 # O_NONBLOCK: opening a FIFO in place of a file must not block
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK

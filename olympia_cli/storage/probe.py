@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from olympia_cli.errors import ExclusiveCreateUnsupported, OlympiaError, PathMissing, PathTaken
+from olympia_cli.names import new_uuid
 from olympia_cli.storage.protocol import TEMPORARY_PREFIX, Store
-from olympia_cli.uuids import new_uuid
 
 # Find out which operations a store allows, by trying them with one file of a random name.
 

@@ -8,8 +8,9 @@ import pytest
 
 from olympia_cli.catalog import distributed
 from olympia_cli.catalog.catalog import Catalog
-from olympia_cli.catalog.commit import DEFAULT_MAX_ACTIONS, retry
+from olympia_cli.catalog.commit import retry
 from olympia_cli.catalog.distributed import Saved, TransactionState, UnreadableSave
+from olympia_cli.catalog.transaction import DEFAULT_MAX_ACTIONS
 from olympia_cli.errors import (
     CommitConflict,
     Damaged,

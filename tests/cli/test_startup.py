@@ -363,3 +363,14 @@ def test_a_machine_without_pyspark(args, sample):
         assert "install olympia-cli[spark]" in said[0]
     else:
         assert int(modules.split()[0]) == 0, said
+
+
+def test_a_large_catalog_on_a_machine_without_pyspark(sample):
+    """The choice of the engine is not the command's: it runs here, and says why."""
+    patched = "from olympia_cli.cli import engine\nengine.AUTO_OBJECTS = 0"
+    program = f"import sys; sys.modules['pyspark'] = None\n{patched}\n{PROGRAM}"
+    command = [sys.executable, "-c", program, "--verbose", "-c", sample.uri, "fsck"]
+    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.PIPE)
+    *said, modules = done.stderr.splitlines()
+    assert int(modules.split()[0]) == 0, said
+    assert any("more than 0, but PySpark is not installed" in line for line in said)

@@ -14,7 +14,7 @@ from olympia_cli.format.paths import new_definition_path, new_node_path, root_pa
 from olympia_cli.format.pb.actions_pb2 import ActionType, CommitInfoDef
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef
 from olympia_cli.names import Kind, NamespaceName, TableName
-from olympia_cli.tree.bulk import bulk_load
+from olympia_cli.tree.edit import bulk_load
 
 
 def make_big_catalog(store, namespaces: int, tables: int, *, order: int = 128, own: bool = False) -> Catalog:

@@ -27,10 +27,9 @@ from olympia_cli.format.node import Node, Root
 from olympia_cli.format.paths import parse_root_path, root_path, transaction_save_path
 from olympia_cli.format.pb.actions_pb2 import ActionType, AlterDef, ExpireDef, ExportDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, DistributedTransactionDef, Integrity, NamespaceDef
-from olympia_cli.names import ObjectName
+from olympia_cli.names import ObjectName, new_uuid
 from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
-from olympia_cli.uuids import new_uuid
 from tests.helpers.check import plain
 from tests.helpers.clock import HOUR, START, FakeClock
 from tests.helpers.names import location, ns, select, table, view
@@ -370,5 +369,5 @@ def digest_last(content: bytes, path: str) -> bytes:
 @contextlib.contextmanager
 def seeded_uuids(seed: int) -> Iterator[None]:
     """The same random names in every run."""
-    with mock.patch("olympia_cli.uuids.urandom", random.Random(seed).randbytes):
+    with mock.patch("olympia_cli.names.urandom", random.Random(seed).randbytes):
         yield

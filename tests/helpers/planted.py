@@ -8,8 +8,7 @@ from olympia_cli.format.actions import Action
 from olympia_cli.format.definitions import body
 from olympia_cli.format.pb.actions_pb2 import ActionType, ExportDef
 from olympia_cli.format.pb.objects_pb2 import NamespaceDef, TableDef, ViewDef, ViewFormat
-from olympia_cli.names import TableName, ViewName
-from olympia_cli.uuids import new_uuid
+from olympia_cli.names import TableName, ViewName, new_uuid
 from tests.helpers.names import ns
 
 SECRET = "S3KRET"

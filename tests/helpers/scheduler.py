@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from olympia_cli import uuids
+from olympia_cli import names
 from olympia_cli.errors import OutcomeUnknown, PathTaken, StoreError
 from olympia_cli.storage.protocol import FileInfo, Store
 from tests.helpers.clock import FakeClock
@@ -209,7 +209,7 @@ def without_fault(chosen: str) -> str:
 @contextmanager
 def repeatable(seed: str) -> Iterator[None]:
     """Whatever is drawn at random is the same in each run: new names by the actor that draws them, delays in order."""
-    real, state = uuids.urandom, random.getstate()
+    real, state = names.urandom, random.getstate()
     drawn: dict[str, random.Random] = {}
     random.seed(seed)
 
@@ -217,11 +217,11 @@ def repeatable(seed: str) -> Iterator[None]:
         name = threading.current_thread().name
         return drawn.setdefault(name, random.Random(f"{seed}/{name}")).randbytes(size)
 
-    uuids.urandom = draw
+    names.urandom = draw
     try:
         yield
     finally:
-        uuids.urandom = real
+        names.urandom = real
         random.setstate(state)
 
 

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from olympia_cli.format.node import EMPTY
 from olympia_cli.storage.memory import MemoryStore
-from olympia_cli.tree.bulk import bulk_load
 from olympia_cli.tree.diff import diff
-from olympia_cli.tree.edit import edit
+from olympia_cli.tree.edit import bulk_load, edit
 from olympia_cli.tree.load import NodeReader
 from olympia_cli.tree.search import scan, search
 from tests.helpers.trees import check_tree, write_node, write_tree

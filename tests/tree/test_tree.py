@@ -9,9 +9,8 @@ from olympia_cli.format.codec import encode_node
 from olympia_cli.format.node import EMPTY, Node
 from olympia_cli.format.paths import new_node_path
 from olympia_cli.storage.memory import MemoryStore
-from olympia_cli.tree.bulk import bulk_load
 from olympia_cli.tree.diff import diff
-from olympia_cli.tree.edit import edit
+from olympia_cli.tree.edit import bulk_load, edit
 from olympia_cli.tree.load import NodeReader
 from olympia_cli.tree.search import depth, scan, search
 from tests.helpers.stores import CountingStore

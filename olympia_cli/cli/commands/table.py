@@ -140,7 +140,8 @@ def register(
 
     The location is stored without reading the file, unless --verify is given.
     """
-    session, table, properties = Session(ctx), parse_table(name), parse_properties(property)
+    session, table = Session(ctx), parse_table(name)
+    namespace, properties = NamespaceName(table.namespace), parse_properties(property)
     check_metadata_location(metadata_location)
     if verify:
         from olympia_cli.iceberg import verify_metadata
@@ -151,9 +152,7 @@ def register(
         if not (if_not_exists and transaction.exists(table)):
             transaction.create_table(table, metadata_location, properties)
 
-    change = session.change(
-        do, NamespaceName(table.namespace), table, txn=txn, message=message, retry_for=retry_for, again=if_not_exists
-    )
+    change = session.change(do, namespace, table, txn=txn, message=message, retry_for=retry_for, again=if_not_exists)
     render.changed(session, change, f"registered table {table}")
 
 

@@ -145,14 +145,14 @@ def marks(session: Session, quarantine_millis: int) -> None:
 
 def done(session: Session, plan: ExpirePlan, dry_run: bool, version: int) -> None:
     texts = []
-    if plan.is_empty:
-        texts.append(f"nothing to expire; the oldest version is v{plan.mark.oldest}")
     if not plan.purge.is_empty:
         texts.append(_purged(plan.purge, dry_run))
     if not plan.mark.is_empty:
         versions = plural(len(plan.mark.expired), "version")
         verb = "would expire" if dry_run else "expired"
         texts.append(f"{verb} {versions}: {_totals(plan.mark.files)}, into quarantine")
+    if not texts:
+        texts.append(f"nothing to expire; the oldest version is v{plan.mark.oldest}")
     value = {"dry_run": dry_run, **plan.describe(), "version": version}
     render.outcome(session, value, *(f"v{version}  {text}" for text in texts))
 

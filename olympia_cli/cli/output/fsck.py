@@ -125,13 +125,17 @@ def _parts(session: Session, finding: Finding) -> Iterator[tuple[str, list[str]]
 
 def _verdict(session: Session, report: Report, to_repair: bool) -> str:
     counts = [(report.count(severity), str(severity)) for severity in fsck.Severity]
-    summary = ", ".join(f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count)
+    summary = ", ".join(
+        [f"{count:,} info" if word == "info" else plural(count, word) for count, word in counts if count]
+    )
     acknowledged_count = sum(finding.acknowledged for finding in report.findings)
     summary += f" ({acknowledged_count:,} acknowledged)" if acknowledged_count else ""
     checked = ", ".join(
-        plural(report.checked[key], key.removesuffix("s"))
-        for key in ("versions", "roots", "nodes", "definitions")
-        if report.checked.get(key)
+        [
+            plural(report.checked[key], key.removesuffix("s"))
+            for key in ("versions", "roots", "nodes", "definitions")
+            if report.checked.get(key)
+        ]
     )
     if report.damaged:
         last = "none" if report.last_sound_version is None else f"v{report.last_sound_version}"

@@ -154,11 +154,12 @@ def outcome(session: Session, value: Mapping[str, Any], *texts: str) -> None:
     if session.output in (Output.JSON, Output.JSONL):
         document(session, value)
         return
+    lines = [f"{visible(text)}\n" for text in texts]
     with session.out() as out:
         if session.output is Output.CSV:
             csv_rows(session, out, list(value), [value])
         elif not session.quiet:
-            out.writelines(f"{visible(text)}\n" for text in texts)
+            out.writelines(lines)
 
 
 _ACTION = ["version", "transaction", "type", "object", "namespace", "name"]
@@ -172,13 +173,13 @@ def changed(session: Session, change: Changed, text: str, **more: Any) -> None:
     if session.output in (Output.JSON, Output.JSONL):
         document(session, {**where, "actions": inspect.describe_actions(change.actions), **more})
         return
-    with session.out() as out:
-        if session.output is Output.CSV:
-            actions = inspect.describe_actions(change.actions)
+    if session.output is Output.CSV:
+        actions = inspect.describe_actions(change.actions)
+        with session.out() as out:
             csv_rows(session, out, _ACTION, ({**action, **where} for action in actions))
-        elif not session.quiet:
-            place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
-            out.write(visible(f"{place}  {text if change.actions else 'nothing to do'}") + "\n")
+    elif not session.quiet:
+        place = f"v{change.version}" if change.transaction is None else f"transaction {change.transaction}"
+        line(session, f"{place}  {text if change.actions else 'nothing to do'}")
 
 
 def say_actions(session: Session, actions: Iterable[Action]) -> None:
@@ -191,8 +192,9 @@ def say_actions(session: Session, actions: Iterable[Action]) -> None:
 
 def line(session: Session, text: str) -> None:
     """Print one line of data."""
+    shown = visible(text) + "\n"
     with session.out() as out:
-        out.write(visible(text) + "\n")
+        out.write(shown)
 
 
 def wrapped(session: Session, text: str, indent: int) -> list[str]:

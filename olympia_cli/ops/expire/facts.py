@@ -105,7 +105,7 @@ def read_facts(catalog: Catalog, floors: Floors, *, probe: bool = True, forgets:
     # offline, ages may be below the resolution of the store's clock
     earlier = now if floors.offline else min(now, store_now)
     written = _list_roots(head)
-    oldest = _oldest(head, written)
+    oldest = _oldest(head, definition, written)
     purged = min(purged_before(definition), oldest)
     keeps_aside = oldest < kept_aside_before(definition) and not forgets
     return CatalogFacts(
@@ -166,14 +166,14 @@ def _list_roots(latest: Snapshot) -> dict[int, int]:
     return written
 
 
-def _oldest(latest: Snapshot, written: Mapping[int, int]) -> int:
+def _oldest(latest: Snapshot, definition: CatalogDef, written: Mapping[int, int]) -> int:
     """Return the oldest version, which need not have a root.
 
     Before the first expire, readers use the hint `vn/oldest`. No file is deleted because of a hint.
     """
-    oldest = stated_oldest(latest.definition, lambda: read_hints(latest.store).oldest)
+    oldest = stated_oldest(definition, lambda: read_hints(latest.store).oldest)
     before = [version for version in written if version < oldest]
-    if before and marked_oldest(latest.definition) is None:
+    if before and marked_oldest(definition) is None:
         raise Refused(
             f"vn/oldest says {oldest}, but no expire has run, and version {min(before)} is there",
             hint="show what a repair would change",

@@ -20,11 +20,10 @@ from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, OlympiaError, PathMissing
 from olympia_cli.format.paths import FileKind, check_pointer, file_kind, is_foreign_root, parse_root_path, root_path
 from olympia_cli.format.strict_json import read_json
-from olympia_cli.names import time_text
+from olympia_cli.names import new_uuid, time_text
 from olympia_cli.ops.progress import Progress
 from olympia_cli.ops.walk import batches
 from olympia_cli.storage.protocol import FileInfo, ReadMany, Store
-from olympia_cli.uuids import new_uuid
 
 FOLDER = "ops/expire/"
 FORMAT = 1

@@ -124,7 +124,7 @@ class PurgePlan:
 
     def summary(self) -> dict[str, Any]:
         """Return `describe` with numbers in place of lists."""
-        return {**self.describe(), "versions": len(self.versions)}
+        return {"versions": len(self.versions), **_described(self.files)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class ExpirePlan:
 
     @property
     def is_empty(self) -> bool:
-        return self.mark.is_empty and self.purge.is_empty
+        return self.purge.is_empty and self.mark.is_empty
 
     def describe(self) -> dict[str, Any]:
         mark = self.mark

@@ -13,7 +13,7 @@ from olympia_cli.catalog.properties import DEFAULT_MAX_AGE, DEFAULT_MIN_VERSIONS
 from olympia_cli.catalog.snapshot import Snapshot
 from olympia_cli.errors import Damaged, InvalidReference, PathMissing, Refused, StoreError
 from olympia_cli.format import definitions
-from olympia_cli.format.actions import EXPIRES, decode_action
+from olympia_cli.format.actions import EXPIRES, action_types
 from olympia_cli.format.codec import decode_action_rows, decode_root
 from olympia_cli.format.node import Root
 from olympia_cli.format.paths import root_path
@@ -117,6 +117,10 @@ class Past:
     """
 
 
+KnownRoots = Mapping[int, tuple[str, bytes]]
+"""The path and the content of roots, by version."""
+
+
 class Versions:
     """The roots from the oldest version to the one before the latest. Each is read once.
 
@@ -127,7 +131,7 @@ class Versions:
         self,
         head: Snapshot,
         oldest: int,
-        known_roots: Mapping[int, bytes] | None = None,
+        known_roots: KnownRoots | None = None,
         written: Mapping[int, int] | None = None,
     ) -> None:
         """`known_roots` were read earlier. `written` holds the times of roots by the store's clock."""
@@ -137,13 +141,13 @@ class Versions:
         self._waiting: deque[tuple[int, str, bytes | Root | StoreError]] = deque()
         self._stream = self._read(range(oldest, head.version), known_roots or {})
 
-    def _read(self, numbers: range, known_roots: Mapping[int, bytes]) -> Iterator[tuple[int, str, bytes | StoreError]]:
+    def _read(self, numbers: range, known_roots: KnownRoots) -> Iterator[tuple[int, str, bytes | StoreError]]:
         contents = iter(
             self._head.store.read_many(root_path(number) for number in numbers if number not in known_roots)
         )
         for number in numbers:
             if number in known_roots:
-                yield number, root_path(number), known_roots[number]
+                yield number, *known_roots[number]
             else:
                 yield number, *next(contents)
 
@@ -274,7 +278,7 @@ class CountedVersions:
         self._oldest = oldest
         self._counted: list[int] = [] if _is_housekeeping(head.file.data, head.file.path) else [head.version]
         self._next = head.version - 1
-        self.known_roots: dict[int, bytes] = {}
+        self.known_roots: dict[int, tuple[str, bytes]] = {}
         """Roots that were read here, within a limit, so that they need not be read again."""
         self._room = self.KNOWN_BYTES
 
@@ -285,7 +289,7 @@ class CountedVersions:
             roots = self._head.store.read_many([root_path(version) for version in versions])
             for version, (path, data) in zip(versions, roots, strict=True):
                 if isinstance(data, bytes) and len(data) <= self._room:
-                    self.known_roots[version] = data
+                    self.known_roots[version] = path, data
                     self._room -= len(data)
                 if not (isinstance(data, bytes) and _is_housekeeping(data, path)):
                     self._counted.append(version)
@@ -298,7 +302,7 @@ class CountedVersions:
 def _is_housekeeping(data: bytes, path: str) -> bool:
     """Return whether the version has only actions of expire. False if it cannot be read."""
     try:
-        types = {decode_action(key, value, path).type for key, value in decode_action_rows(data, path)}
+        types = action_types(decode_action_rows(data, path), path)
     except Damaged:
         return False
     return bool(types & EXPIRES) and types <= EXPIRES | {ActionType.COMMIT_INFO}

@@ -291,8 +291,7 @@ class KnownFacts:
         self, paths: Sequence[str], modified_at_millis: Iterable[int | None], leaving: Iterable[bool]
     ) -> list[FileFacts]:
         """Return the facts about files, given their times, and whether a manifest to purge names them."""
-        kinds = [file_kind(path) for path in paths]
-        digests = [path_digest(path) for path in paths]
+        kinds, digests = map(file_kind, paths), list(map(path_digest, paths))
         recallable = [digest in self.recallable for digest in digests]
         reached = [not recall and self.reach.has(digest) for digest, recall in zip(digests, recallable, strict=True)]
         resting = [digest in self.resting for digest in digests]
@@ -354,6 +353,8 @@ def follow_resting(facts: CatalogFacts, reach: ReachedFiles, sweep: Sweep) -> Re
     definition.
     """
     recallable: set[bytes] = set()
+    if not sweep.resting_versions:
+        return Resting(sweep, recallable)
     try:
         for new in follow_more(facts, reach, sweep.resting_versions):
             recallable.update(map(path_digest, new))

@@ -16,10 +16,10 @@ from olympia_cli.errors import Damaged, InvalidOption, PathMissing, PathOutside,
 from olympia_cli.format.definitions import Digest, check_digest
 from olympia_cli.format.paths import EXPORT_NOTE, MAX_VERSION, check_pointer, parse_root_path
 from olympia_cli.format.strict_json import read_json
+from olympia_cli.names import new_uuid
 from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk import Files, Flaw, Place, StoreFailure
 from olympia_cli.storage.protocol import Store
-from olympia_cli.uuids import new_uuid
 
 # The scope of an export, and the note at its destination.
 

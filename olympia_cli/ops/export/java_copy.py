@@ -33,7 +33,7 @@ from olympia_cli.ops.progress import SILENT, Progress
 from olympia_cli.ops.walk import Files
 from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
-from olympia_cli.tree.bulk import bulk_load
+from olympia_cli.tree.edit import bulk_load
 
 AT_ONCE = 256
 _KINDS = (Kind.NAMESPACE, Kind.TABLE, Kind.VIEW)

@@ -16,14 +16,13 @@ from olympia_cli.format.keys import KeyCodec, kind_of_key
 from olympia_cli.format.paths import root_path
 from olympia_cli.format.pb.actions_pb2 import ActionType as T
 from olympia_cli.format.pb.objects_pb2 import CatalogDef, NamespaceDef
-from olympia_cli.names import Kind, NamespaceName, ObjectName
+from olympia_cli.names import Kind, NamespaceName, ObjectName, new_uuid
 from olympia_cli.ops.fsck import Finding, LatestVersion, describe_object_name
 from olympia_cli.ops.repair.files import ReadRoot, RepairFiles
 from olympia_cli.ops.repair.holes import Ancestry, Hole, HoleContent, Value, take_apart
 from olympia_cli.ops.repair.leftovers import Leftovers, Suspect
 from olympia_cli.ops.repair.lost_commits import LostCommits, lost_commits, recover
 from olympia_cli.ops.walk import Flaw
-from olympia_cli.uuids import new_uuid
 
 # Recover the catalog's own definition from versions and logs.
 

@@ -37,7 +37,7 @@ from olympia_cli.format.keys import KeyCodec
 from olympia_cli.format.paths import SALVAGE_NOTE, FileKind, file_kind
 from olympia_cli.format.pb.actions_pb2 import ActionType, RepairDef
 from olympia_cli.format.pb.objects_pb2 import CatalogDef
-from olympia_cli.names import Kind, ObjectName
+from olympia_cli.names import Kind, ObjectName, new_uuid
 from olympia_cli.ops.export import check_apart
 from olympia_cli.ops.fsck import LatestVersion, describe_object_name, stray_findings
 from olympia_cli.ops.progress import SILENT, Progress
@@ -57,7 +57,6 @@ from olympia_cli.ops.repair.repair import existing_versions, last_lost_version, 
 from olympia_cli.ops.walk import Flaw
 from olympia_cli.storage.probe import check_exclusive_create
 from olympia_cli.storage.protocol import Store
-from olympia_cli.uuids import new_uuid
 
 AT_ONCE = 256
 

@@ -299,9 +299,10 @@ class ReachedFiles:
     def _visit_roots(self, batch: Sequence[tuple[str, bytes | Root]]) -> list[Place]:
         self._files.progress.advance(len(batch))
         tops: list[Place] = []
-        for path, root in batch:
+        all_facts = [self._rules.look_at_root_file(path, root) for path, root in batch]
+        for (path, _), facts in zip(batch, all_facts, strict=True):
             self._is_new(path)
-            tops += self._visit(Place(path, 1), self._rules.look_at_root_file(path, root))
+            tops += self._visit(Place(path, 1), facts)
         return tops
 
     def _look(self, places: Sequence[Place]) -> Iterator[tuple[Place, NodeFacts]]:
