@@ -229,5 +229,5 @@ def test_random_damage_is_an_error_of_ours_or_none(real: list[bytes], data: st.D
 
 
 def test_an_odd_content_of_a_changed_file_is_shown_as_text():
-    """It goes into the log of a commit, which no manifest may prevent."""
+    """The log of a commit shows it, and no manifest may prevent a commit."""
     assert '"content":"[1]"' in manifests._shown({134: [1]}, 0, [])

@@ -623,7 +623,7 @@ def test_the_quarantine_stays_if_it_is_whole(lose):
         assert "leave quarantine, and no undo can bring them back" in told
         assert planned.leaves_versions == mark.oldest - ("root" in lose)
     else:
-        # it rests anew: the lost commit may have needed the files
+        # its time begins again: the lost commit may have needed the files
         assert marks == [replace(mark, version=place.head.version)]
         place.clock.advance(DAY // 2)
         assert place.purge().is_empty
