@@ -19,6 +19,7 @@ import grimp
 import pytest
 
 import olympia_cli.cli.commands
+from olympia_cli.catalog.catalog import Catalog
 from olympia_cli.cli.app import (
     ALIASES,
     COMMANDS,
@@ -32,6 +33,8 @@ from olympia_cli.cli.app import (
     shared_params,
 )
 from olympia_cli.fronts import modules_of
+from olympia_cli.names import NamespaceName, TableName
+from olympia_cli.storage.local import LocalStore
 
 SLOW = {"pyarrow", "fsspec", "s3fs", "gcsfs", "google", "rich", "pydantic", "pyspark", "aiohttp", "botocore"}
 SLOW |= {"jinja2", "numpy", "pyiceberg", "starlette", "uvicorn"}
@@ -349,6 +352,26 @@ def test_a_command_imports_nothing_slow_at_its_top():
     lines = [line.split("\t") for line in run.stdout.splitlines()]
     assert [path for path, *_ in lines] == [*COMMANDS, *HIDDEN]
     assert [line for line in lines if line[1:]] == []
+
+
+@pytest.mark.parametrize(
+    "args",
+    [["table", "files"], ["table", "files", "--schemas"], ["fsck", "--level", "data"], ["doctor"], ["log"]],
+    ids=" ".join,
+)
+def test_a_machine_without_pyiceberg(args, tmp_path):
+    """Reading tables works without PyIceberg."""
+    uri, program = str(tmp_path / "catalog"), f"import sys; sys.modules['pyiceberg'] = None\n{PROGRAM}"
+    lake = Path(__file__).parents[2] / "examples" / "lake.py"
+    location = subprocess.run([sys.executable, lake, tmp_path / "lake"], capture_output=True, text=True, check=True)
+    catalog = Catalog.create(LocalStore(uri, durable=False))
+    with catalog.transaction() as transaction:
+        transaction.create_namespace(NamespaceName("a"))
+        transaction.create_table(TableName("a", "t"), location.stdout.strip())
+    done = subprocess.run([sys.executable, "-c", program, "-c", uri, *args], capture_output=True, text=True)
+    *said, modules = done.stderr.splitlines()
+    assert int(modules.split()[0]) in (0, 51), said
+    assert "a bug" not in done.stderr
 
 
 @pytest.mark.parametrize("args", [["doctor"], ["fsck"], ["fsck", "--engine", "spark"]], ids=" ".join)

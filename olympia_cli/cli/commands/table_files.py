@@ -111,9 +111,12 @@ class Request:
 
 
 def _here(session: Session, request: Request, problems: Problems) -> None:
-    from olympia_cli.iceberg import OF_FILES, OF_TABLES, TABLE, check_folder, take_inventory, write_folder
+    from olympia_cli.iceberg import OF_FILES, OF_TABLES, TABLE, take_inventory
 
     if request.to is not None:
+        # only this needs PyIceberg
+        from olympia_cli.iceberg import check_folder
+
         check_folder(request.to)
     snapshot = session.snapshot(request.at)
     inventory_rows = take_inventory(
@@ -127,6 +130,8 @@ def _here(session: Session, request: Request, problems: Problems) -> None:
     if request.to is None:
         print_rows(session, snapshot.version, request.kind, rows, problems)
         return
+    from olympia_cli.iceberg import write_folder
+
     with session.progress() as progress:
         progress.phase(f"writing {request.kind}s")
         columns = {**TABLE, **(OF_FILES if request.files else OF_TABLES)}
