@@ -304,7 +304,7 @@ def partition_type(values: Iterable[str | None]) -> pa.DataType:
 
 
 def partition_value(value: str | None, type: pa.DataType) -> object:
-    """Convert a value of a partition column. Raise Conflict if it is not of that type."""
+    """Convert a value of a partition column. Raise TypeConflict if it is not of that type."""
     for kind, fits, parse in _VALUES:
         if value is not None and type == kind:
             if not fits(value):

@@ -269,7 +269,7 @@ class Access:
         return Response(json.dumps(token), headers=_UNSTORED, media_type="application/json")
 
     def health(self) -> dict[str, str]:
-        """Return the state of the tokens for a health check. Raise Failure if no token is accepted."""
+        """Return the state of the tokens for a health check. Raise ErrorResponse if no token is accepted."""
         if self.tokens is None:
             return {}
         if self.tokens.state not in (TokensState.CURRENT, TokensState.STALE):

@@ -182,7 +182,7 @@ class Api:
             raise forbidden("the token is not for the whole catalog")
 
     async def _body(self, request: Request) -> bytes:
-        """Return the body. Raise Failure if it is too large or too slow."""
+        """Return the body. Raise ErrorResponse if it is too large or too slow."""
         most, declared = self._settings.max_body_bytes, request.headers.get("content-length")
         # the rest of a body that is too large is not read
         too_large = ErrorResponse(413, "RequestTooLargeException", f"a request has at most {most:,} bytes", _CLOSE)

@@ -177,7 +177,7 @@ class ServedCatalog(OlympiaCatalog):
 
 
 def check_code(properties: Properties) -> None:
-    """Raise Failure for properties that would make the server load code."""
+    """Raise ErrorResponse for properties that would make the server load code."""
     for key in LOADS_CODE:
         if key in properties:
             raise forbidden(f"the property {key} names code to load, and this server loads none")

@@ -103,7 +103,7 @@ def _transaction(call: Call) -> str:
 
 
 def _check_whole(call: Call) -> None:
-    """Raise Failure for tokens with limited namespaces: a transaction may contain changes in any namespace."""
+    """Raise ErrorResponse for tokens with limited namespaces: a transaction may contain changes in any namespace."""
     if call.caller.namespaces is not None:
         raise forbidden("the token is not for the whole catalog")
 

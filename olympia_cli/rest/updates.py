@@ -60,7 +60,7 @@ def remove_key(document: dict[str, Any]) -> RemoveEncryptionKey:
 
 
 def check_keys(updates: Iterable[TableUpdate], document: Callable[[], dict[str, Any]]) -> None:
-    """Raise Failure for the removal of an encryption key that the table has. `document` reads its metadata."""
+    """Raise ErrorResponse for the removal of an encryption key that the table has. `document` reads its metadata."""
     removed = {update.key_id for update in updates if isinstance(update, RemoveEncryptionKey)}
     keys = document().get("encryption-keys") if removed else None
     if any(isinstance(key, dict) and key.get("key-id") in removed for key in keys or ()):
@@ -68,7 +68,7 @@ def check_keys(updates: Iterable[TableUpdate], document: Callable[[], dict[str, 
 
 
 def check_columns(schema: Schema, before_v3: bool) -> None:
-    """Raise Failure for an unreadable schema: duplicate field ids, or initial defaults before format version 3."""
+    """Raise ErrorResponse for an unreadable schema: duplicate field ids, or initial defaults before version 3."""
     seen: set[int] = set()
     waiting: list[IcebergType] = [schema.as_struct()]
     while waiting:
@@ -247,7 +247,7 @@ class _TableUpdates:
         return (*removals, _with(update, snapshot_ids=there)) if there else ()
 
     def _check_sequence(self, update: AddSnapshotUpdate) -> None:
-        """Raise Failure if another snapshot was added since, also on another branch. The client may then retry."""
+        """Raise ErrorResponse if another snapshot was added since, on any branch. The client may then retry."""
         number = update.snapshot.sequence_number or 0
         later = self._table is None or self._table.format_version == 1 or number > self._sequence
         if not later and update.snapshot.parent_snapshot_id is not None:
@@ -294,7 +294,7 @@ Json = dict[str, Any]
 
 
 def check_requirements(metadata: Json, requirements: Sequence[Json]) -> None:
-    """Raise Failure unless the view meets the requirements."""
+    """Raise ErrorResponse unless the view meets the requirements."""
     for requirement in requirements:
         if requirement.get("type") != "assert-view-uuid":
             raise bad_request("the only requirement of a view is assert-view-uuid")
@@ -316,7 +316,7 @@ def update_view(metadata: Json, updates: Sequence[Json], now_millis: int) -> Jso
 
 
 def check_dialects(version: Json) -> None:
-    """Raise Failure if a view version has several queries for one SQL dialect."""
+    """Raise ErrorResponse if a view version has several queries for one SQL dialect."""
     seen: set[str] = set()
     for one in version.get("representations") or ():
         dialect = str(one.get("dialect")).lower() if isinstance(one, dict) else ""

@@ -129,7 +129,7 @@ class HttpBucket(Bucket):
         return wait_for(self._begin(work, key, seconds))
 
     def _begin(self, work: Callable[[Any], Awaitable[T]], key: str, seconds: float | None = None) -> Future[T]:
-        """Start a request on the client's loop, within `seconds` if given. All errors are raised as Failure.
+        """Start a request on the client's loop, within `seconds` if given. All errors are raised as RequestFailure.
 
         The time limit excludes the client's set-up, which happens once and waits for no server.
         """
@@ -247,7 +247,7 @@ def wait_for(future: Future[T]) -> T:
 
 
 async def read_within(length: int | None, read: Callable[[int], Awaitable[bytes]], where: str, limit: int) -> bytes:
-    """Read a response body in pieces. Raise Failure with FileTooLarge once it exceeds `limit`.
+    """Read a response body in pieces. Raise RequestFailure with FileTooLarge once it exceeds `limit`.
 
     `length` is the length from the header, or None.
     """

@@ -68,7 +68,7 @@ class Bucket(ABC):
     """The requests of a backend. Each call sends one request, once, within the given seconds.
 
     The client's own retries are off, so that time limits hold and no request is sent twice unnoticed. A failed request
-    raises Failure, caused by the client's own exception.
+    raises RequestFailure, caused by the client's own exception.
     """
 
     delete_batch: int
@@ -80,7 +80,7 @@ class Bucket(ABC):
 
     @abstractmethod
     def get(self, key: str, limit: int, seconds: float) -> bytes:
-        """Return the content of an object. Raise FileTooLarge, inside a Failure, if it exceeds `limit`.
+        """Return the content of an object. Raise FileTooLarge, inside a RequestFailure, if it exceeds `limit`.
 
         `seconds` is the time for an empty object; `size_seconds` adds to it for a large one.
         """

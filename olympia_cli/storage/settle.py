@@ -79,7 +79,7 @@ def settle_create(
 ) -> None:
     """Create the file exclusively, and retry until the winner is known.
 
-    `send` and `read` do one request each within the given seconds, and raise Failure. `where` names the key in
+    `send` and `read` do one request each within the given seconds, and raise RequestFailure. `where` names the key in
     messages.
     """
     start = time.monotonic()

@@ -203,8 +203,8 @@ class ColumnConflict(Exception):
 
 
 def columns_of(footer: IoxFooter) -> dict[str, PrimitiveType | None]:
-    """Return the columns of a file; the value is None for a type that Iceberg does not have. Raise Conflict for a type
-    that IOx does not write."""
+    """Return the columns of a file; the value is None for a type that Iceberg does not have. Raise ColumnConflict for a
+    type that IOx does not write."""
     found: dict[str, PrimitiveType | None] = {}
     for column in footer.columns:
         if column.name in found:
@@ -218,7 +218,7 @@ def columns_of(footer: IoxFooter) -> dict[str, PrimitiveType | None]:
 def united(
     before: Mapping[str, PrimitiveType | None], columns: Mapping[str, PrimitiveType | None]
 ) -> dict[str, PrimitiveType | None]:
-    """Return the columns of a table together with those of one more file. Raise Conflict if a column has two types."""
+    """Return the columns of a table and one more file together. Raise ColumnConflict if a column has two types."""
     for name, type in columns.items():
         if name in before and before[name] != type:
             raise ColumnConflict(

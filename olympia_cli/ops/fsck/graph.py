@@ -185,7 +185,7 @@ def read_node(files: Files, path: str, java: bool) -> Node | None:
 # Build the graph from roots downwards, and read each node once.
 #
 # All rules of a tree relate a node to its children, given the first key, the last key and the height of each subtree.
-# So leaves are reduced to these three values at once, and inner nodes as soon as their children are.
+# A leaf is reduced to these three values at once, and an inner node as soon as its children are.
 
 NODES_AT_ONCE = 64
 """The number of nodes per batch if definitions are read too: each node names about a hundred, which wait in memory."""

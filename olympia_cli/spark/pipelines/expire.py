@@ -1,4 +1,4 @@
-"""An expire on Spark: executors follow, list, name and delete the files for a Planner.
+"""An expire on Spark: executors follow, list, name and delete the files for an ExpirePlanner.
 
 The facts from listings, manifests and trees become one row per file, and the sweep decides about each row. No rule is
 decided here.
