@@ -4,6 +4,7 @@ it says, and the first one loses least."""
 from __future__ import annotations
 
 import shlex
+import time
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from olympia_cli.storage.memory import MemoryStore
 from olympia_cli.storage.protocol import Store
 from tests.cli.conftest import Ran, Run
 from tests.helpers.check import check_catalog, plain
+from tests.helpers.clock import HOUR, SECOND, FakeClock
 from tests.helpers.damage import rewrite_definition, spoil
 from tests.helpers.fsck import fsck
 from tests.helpers.json_schema import check
@@ -33,12 +35,17 @@ Objects = dict[ObjectName, Any]
 
 @pytest.fixture(scope="module")
 def whole() -> Files:
-    """Versions 0 to 9: tables come, change and go, in a tree of three levels."""
-    catalog = Catalog.create(MemoryStore(), order=4)
+    """Versions 0 to 9: tables come, change and go, in a tree of three levels.
+
+    The creation times of nodes tell lost commits apart, so no two commits are made in one millisecond.
+    """
+    clock = FakeClock(wall=int(time.time() * 1000) - HOUR)
+    catalog = Catalog.create(MemoryStore(), order=4, clock=clock)
     with catalog.transaction("teams") as transaction:
         for name in ("a", "b"):
             transaction.create_namespace(ns(name))
     for number in range(2, LAST + 1):
+        clock.advance(SECOND)
         with catalog.transaction(f"load {number}") as transaction:
             for at in range(4):
                 transaction.create_table(table(f"{'ab'[number % 2]}.t{number}{at}"), location(number))
